@@ -1,0 +1,3 @@
+"""OmniRelay: a lease-aware RPC mesh for data platforms."""
+
+__all__: list[str] = []

@@ -1,0 +1,112 @@
+"""The port every journal store satisfies, and what it must state about itself."""
+
+from typing import Protocol
+
+import msgspec
+
+from omnirelay.journal.format import Sealed
+from omnirelay.model.errors import TooLittleDurability
+
+
+class Durability(msgspec.Struct, frozen=True):
+    """What an acknowledged append survives, as the store itself can tell, and on which condition."""
+
+    survives_process_kill: bool
+    survives_power_loss: bool
+    survives_node_loss: bool
+    condition: str
+
+    def require(self, wanted: str | None, store: str) -> None:
+        """`wanted` is process_kill, power_loss, node_loss or None."""
+        known = {
+            None: True,
+            "process_kill": self.survives_process_kill,
+            "power_loss": self.survives_power_loss,
+            "node_loss": self.survives_node_loss,
+        }
+        if wanted not in known:
+            raise TooLittleDurability(
+                f"require is {wanted!r}, must be process_kill, power_loss or node_loss"
+            )
+        if not known[wanted]:
+            raise TooLittleDurability(
+                f"{store} does not survive {wanted} ({self.condition}): choose another journal or "
+                f"require less"
+            )
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The last envelope of a shard. An empty shard has last 0."""
+
+    last: int = 0
+    epoch: int = 0
+    checksum: str = ""
+    time: int = 0
+
+
+class SnapshotRef(msgspec.Struct, frozen=True):
+    """A finished snapshot of the state after `sequence`; `link` is the checksum of the envelope that
+    ends there, so that the tail can be checked against it."""
+
+    sequence: int
+    epoch: int
+    link: str
+    time: int
+    parts: int
+    checksum: str
+
+
+class JournalReader(Protocol):
+    """Reads one shard; independent of the writer, in this process or another."""
+
+    async def head(self) -> Head: ...
+
+    async def first(self) -> int:
+        """Sequence of the oldest envelope still kept; 1 for an empty journal."""
+
+    async def read(self, after: int, limit: int) -> list[bytes]:
+        """Up to `limit` envelopes in order, the first being the one that contains `after + 1`.
+
+        Raises Corrupt if `after + 1` was written but is gone (pruned or lost).
+        """
+
+    async def close(self) -> None: ...
+
+
+class JournalBackend(JournalReader, Protocol):
+    """One shard's journal. Called by one writer at a time; several handles may exist."""
+
+    name: str
+    shard: str
+
+    async def open(self) -> None:
+        """Open or create, migrating an older schema. Raises JournalOwned if another live process
+        has it, Corrupt if it ends before the high-water mark. May be called again after `close`."""
+
+    async def durability(self) -> Durability: ...
+
+    async def append(self, sealed: Sealed, *, expected: int) -> None:
+        """Make the envelope durable at `expected + 1`, or change nothing.
+
+        Raises Fenced if a higher epoch has written, SequenceTaken if the journal does not end at
+        `expected`, DiskFull if there is no room, OutcomeUnknown if the store cannot tell. After any
+        of these the caller must close and reopen: nothing is retried on the same handle.
+        """
+
+    def reader(self) -> JournalReader:
+        """A reader of its own, for use from another thread or loop."""
+
+    async def write_part(self, sequence: int, part: int, body: bytes) -> None:
+        """Store one part of an unfinished snapshot. An older unfinished one may be dropped."""
+
+    async def finish_snapshot(self, ref: SnapshotRef) -> None:
+        """The parts are all there: from now on this is the latest snapshot. Older ones may go."""
+
+    async def snapshot(self) -> SnapshotRef | None: ...
+
+    async def read_part(self, sequence: int, part: int) -> bytes:
+        """Raises Corrupt if the part is missing."""
+
+    async def prune(self, through: int, limit: int) -> int:
+        """Drop up to `limit` envelopes that end at or before `through`; never the last one.
+        Returns how many went."""

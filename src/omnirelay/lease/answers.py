@@ -1,0 +1,313 @@
+"""What the caller is told, read from the state after the command's records were applied."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from omnirelay.lease.commands import (
+    Command,
+    Complete,
+    Drain,
+    Enqueue,
+    Expire,
+    Fail,
+    Grant,
+    Inspect,
+    ListDead,
+    Purge,
+    ReadStats,
+    Redrive,
+    Release,
+    Restore,
+    StartEpoch,
+)
+from omnirelay.lease.decide import known_request, leases_of_request
+from omnirelay.lease.deciding_moves import from_item, matching_dead
+from omnirelay.lease.options import QueueOptions
+from omnirelay.lease.records import (
+    Drained,
+    Enqueued,
+    Failed,
+    Granted,
+    Purged,
+    Record,
+    Redriven,
+    Restored,
+)
+from omnirelay.lease.state import Held, QueueState
+from omnirelay.model import limits
+from omnirelay.model.errors import UnknownToken
+from omnirelay.model.items import ErrorInfo, Payload, PendingItem, Token
+
+
+class Answer(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    pass
+
+
+class Accepted(Answer, frozen=True, gc=False):
+    sequence_id: int
+    duplicate: bool
+    pending_count: int
+    active_lease_count: int
+
+
+class Leased(Answer, frozen=True, gc=False):
+    payload: Payload
+    sequence_id: int
+    attempt: int
+    enqueued_at: int
+    token: Token
+    fence: int
+    expires_at: int
+    lease_duration_ms: int
+    heartbeat_interval_ms: int
+    owner_peer_id: str | None = None
+    last_error: ErrorInfo | None = None
+
+
+class Beat(Answer, frozen=True, gc=False):
+    """A heartbeat was taken."""
+
+    expires_at: int
+    remaining_ms: int
+
+
+class Done(Answer, frozen=True, gc=False):
+    pass
+
+
+class Returned(Answer, frozen=True, gc=False):
+    """A failed lease, and where its item went."""
+
+    disposition: str
+    attempt: int
+    available_at: int = 0
+
+
+class DrainPage(Answer, frozen=True, gc=False):
+    items: tuple[PendingItem, ...]
+    remaining: int
+
+
+class RestoreCount(Answer, frozen=True, gc=False):
+    restored_count: int
+    skipped_count: int
+
+
+class Count(Answer, frozen=True, gc=False):
+    count: int
+
+
+class Stats(Answer, frozen=True, gc=False):
+    pending_count: int
+    active_lease_count: int
+    delayed_count: int
+    dead_letter_count: int
+    backpressure: bool
+    leader: str
+    epoch: int
+    last_sequence: int
+    oldest_pending_age_ms: int | None = None
+
+
+class ItemView(Answer, frozen=True, gc=False):
+    """One item as an operator sees it."""
+
+    state: str
+    item: PendingItem
+    token: Token | None = None
+    owner_peer_id: str | None = None
+    principal: str | None = None
+    granted_at: int | None = None
+    expires_at: int | None = None
+
+
+class DeadPage(Answer, frozen=True, gc=False):
+    items: tuple[PendingItem, ...]
+    total: int
+
+
+Records = tuple[Record, ...]
+
+
+def answer(
+    state: QueueState, command: Command, records: Records, now: int, options: QueueOptions
+) -> Answer | None:
+    """None: a `Grant` found nothing; the caller may wait."""
+    return _ANSWER[type(command)](state, command, records, now, options)
+
+
+def _accepted(
+    state: QueueState, command: Enqueue, records: Records, now: int, options: QueueOptions
+) -> Accepted:
+    pending, active = len(state.pending), len(state.active)
+    if records:
+        record = records[0]
+        assert isinstance(record, Enqueued)
+        return Accepted(record.sequence_id, False, pending, active)
+    assert command.payload.request_id is not None
+    known = known_request(state, command.payload.request_id, now)
+    assert known is not None
+    return Accepted(known, True, pending, active)
+
+
+def _leased(
+    state: QueueState, command: Grant, records: Records, now: int, options: QueueOptions
+) -> tuple[Leased, ...] | None:
+    if records:
+        record = records[0]
+        assert isinstance(record, Granted)
+        return (leased(state.active[record.sequence_id], options),)
+    if command.request_id is not None and command.index == 0:
+        served = leases_of_request(state, command.request_id, now)
+        if served:
+            return tuple(leased(held, options) for held in served)
+    return None
+
+
+def leased(held: Held, options: QueueOptions) -> Leased:
+    item = held.item
+    return Leased(
+        item.payload,
+        item.sequence_id,
+        item.attempt,
+        item.enqueued_at,
+        Token(item.sequence_id, item.attempt, held.lease_id, held.fence),
+        held.fence,
+        held.expires_at,
+        held.lease_ms,
+        options.heartbeat_ms(held.lease_ms),
+        held.peer_id or (held.principal or None),
+        item.last_error,
+    )
+
+
+def _done(*_: Any) -> Done:
+    return _DONE
+
+
+def _returned(
+    state: QueueState, command: Fail, records: Records, now: int, options: QueueOptions
+) -> Returned:
+    record = records[0]
+    assert isinstance(record, Failed)
+    return Returned(record.disposition, record.attempt, record.available_at)
+
+
+def _drain_page(
+    state: QueueState, command: Drain, records: Records, now: int, options: QueueOptions
+) -> DrainPage:
+    remaining = len(state.pending)
+    if command.include_active:
+        remaining += len(state.active)
+    if command.include_dead:
+        remaining += len(state.dead)
+    if not records:
+        return DrainPage((), remaining)
+    record = records[0]
+    assert isinstance(record, Drained)
+    return DrainPage(tuple(from_item(item) for item in record.items), remaining)
+
+
+def _restore_count(
+    state: QueueState, command: Restore, records: Records, now: int, options: QueueOptions
+) -> RestoreCount:
+    restored = 0
+    if records:
+        record = records[0]
+        assert isinstance(record, Restored)
+        restored = len(record.items)
+    return RestoreCount(restored, len(command.items) - restored)
+
+
+def _count(
+    state: QueueState, command: Command, records: Records, now: int, options: QueueOptions
+) -> Count:
+    if not records:
+        return Count(0)
+    record = records[0]
+    assert isinstance(record, Redriven | Purged)
+    return Count(len(record.sequence_ids))
+
+
+def _stats(
+    state: QueueState, command: ReadStats, records: Records, now: int, options: QueueOptions
+) -> Stats:
+    state.ripen(now)
+    oldest = min((item.enqueued_at for item in state.lanes.fronts()), default=None)
+    return Stats(
+        len(state.pending),
+        len(state.active),
+        len(state.delayed),
+        len(state.dead),
+        state.paused,
+        state.node,
+        state.epoch,
+        state.sequence,
+        None if oldest is None else max(0, now - oldest),
+    )
+
+
+def _item_view(
+    state: QueueState, command: Inspect, records: Records, now: int, options: QueueOptions
+) -> ItemView:
+    sequence_id = command.sequence_id
+    held = state.active.get(sequence_id)
+    if held is not None:
+        return ItemView(
+            "leased",
+            from_item(held.item),
+            Token(sequence_id, held.item.attempt, held.lease_id, held.fence),
+            held.peer_id,
+            held.principal,
+            held.granted_at,
+            held.expires_at,
+        )
+    state.ripen(now)
+    item = state.pending.get(sequence_id)
+    if item is not None:
+        if sequence_id in state.delayed:
+            return ItemView("delayed", from_item(item))
+        return ItemView("ready" if state.is_ready(item) else "parked", from_item(item))
+    dead = state.dead.get(sequence_id)
+    if dead is None:
+        raise UnknownToken(sequence_id)
+    return ItemView("dead", from_item(dead.item))
+
+
+def _dead_page(
+    state: QueueState, command: ListDead, records: Records, now: int, options: QueueOptions
+) -> DeadPage:
+    most = max(1, min(command.max_items, limits.BATCH_MAX))
+    found = matching_dead(state, command.resource_type, command.resource_id, len(state.dead))
+    items: list[PendingItem] = []
+    seen = command.after == 0
+    for dead in found:
+        if seen:
+            items.append(from_item(dead.item))
+            if len(items) >= most:
+                break
+        seen = seen or dead.item.sequence_id == command.after
+    return DeadPage(tuple(items), len(state.dead))
+
+
+_DONE = Done()
+
+# Any: each function takes its own command type; the key is that type.
+_ANSWER: dict[type, Callable[..., Any]] = {
+    StartEpoch: _done,
+    Enqueue: _accepted,
+    Grant: _leased,
+    Complete: _done,
+    Fail: _returned,
+    Release: _done,
+    Expire: _done,
+    Drain: _drain_page,
+    Restore: _restore_count,
+    Redrive: _count,
+    Purge: _count,
+    ReadStats: _stats,
+    Inspect: _item_view,
+    ListDead: _dead_page,
+}

@@ -1,0 +1,332 @@
+"""Which records a command leads to, or the named refusal. Changes nothing."""
+
+from collections.abc import Callable
+from typing import Any
+
+from omnirelay.lease import deciding_moves as moves
+from omnirelay.lease.commands import (
+    Command,
+    Complete,
+    Drain,
+    Enqueue,
+    Expire,
+    Fail,
+    Grant,
+    Heartbeat,
+    Inspect,
+    ListDead,
+    Purge,
+    ReadStats,
+    Redrive,
+    Release,
+    Restore,
+    StartEpoch,
+)
+from omnirelay.lease.options import QueueOptions
+from omnirelay.lease.records import (
+    DEAD_LETTERED,
+    REQUEUED,
+    Completed,
+    Enqueued,
+    EpochStarted,
+    Expired,
+    Failed,
+    Granted,
+    Record,
+    Released,
+    Renewed,
+)
+from omnirelay.lease.state import Held, QueueState
+from omnirelay.model import limits
+from omnirelay.model.errors import (
+    Backpressure,
+    InvalidArgument,
+    NotHolder,
+    QueueFull,
+    StaleToken,
+    UnknownToken,
+)
+from omnirelay.model.items import ErrorInfo, Token, check_payload
+
+Records = tuple[Record, ...]
+
+EXPIRED_ERROR = ErrorInfo("the lease expired without a heartbeat", "error.taskqueue.lease_expired")
+
+
+def decide(state: QueueState, command: Command, now: int, options: QueueOptions) -> Records:
+    """`now` is the shard's clock. Raises a subclass of OmniRelayError when the answer is no."""
+    return _DECIDE[type(command)](state, command, now, options)
+
+
+def _start_epoch(state: QueueState, command: StartEpoch, now: int, options: QueueOptions) -> Records:
+    return (EpochStarted(command.epoch, command.node, command.origin, options.rules()),)
+
+
+def _enqueue(state: QueueState, command: Enqueue, now: int, options: QueueOptions) -> Records:
+    payload = command.payload
+    check_payload(payload)
+    if payload.request_id is not None and known_request(state, payload.request_id, now):
+        return ()
+    pending = len(state.pending)
+    if pending >= options.capacity:
+        raise QueueFull(pending, options.capacity)
+    if state.paused:
+        rules = state.rules
+        raise Backpressure(pending, rules.pending_high, rules.pending_low)
+    return (
+        Enqueued(
+            state.last_id + 1,
+            payload,
+            _priority(command.priority) if command.priority else 0,
+            now + checked("delayMs", command.delay_ms, limits.DELAY_MS_MAX)
+            if command.delay_ms
+            else 0,
+            _optional("maxAttempts", command.max_attempts, 1, limits.ATTEMPTS_MAX),
+            _optional(
+                "leaseDurationMs",
+                command.lease_duration_ms,
+                limits.LEASE_MS_MIN,
+                limits.LEASE_MS_MAX,
+            ),
+            command.peer_id,
+            command.principal,
+        ),
+    )
+
+
+def known_request(state: QueueState, request_id: str, now: int) -> int | None:
+    """The item this request id made, while the window lasts."""
+    return state.requests.recall(request_id, now - state.rules.dedupe_window_ms)
+
+
+def _grant(state: QueueState, command: Grant, now: int, options: QueueOptions) -> Records:
+    request_id = command.request_id
+    if request_id is not None and command.index == 0:
+        served = leases_of_request(state, request_id, now)
+        if served:
+            if any(held.principal != command.principal for held in served):
+                raise NotHolder(served[0].item.sequence_id)
+            return ()
+        if served is not None:
+            # A late copy of a request whose work is over must not take another item for nobody.
+            raise StaleToken(0, "this lease request was answered and its lease is over; "
+                             "use a new request id")
+    state.ripen(now)
+    item = state.lanes.first(command.resource_types)
+    if item is None:
+        return ()
+    lease_ms = command.lease_duration_ms or item.lease_ms or options.lease_duration_ms
+    if not limits.LEASE_MS_MIN <= lease_ms <= limits.LEASE_MS_MAX:
+        checked("leaseDurationMs", lease_ms, limits.LEASE_MS_MAX, limits.LEASE_MS_MIN)
+    return (
+        Granted(
+            item.sequence_id,
+            item.attempt,
+            command.lease_id,
+            state.sequence + 1 + state.fence_offset,
+            now + lease_ms,
+            lease_ms,
+            command.peer_id,
+            command.principal,
+            request_id,
+        ),
+    )
+
+
+def leases_of_request(state: QueueState, request_id: str, now: int) -> list[Held] | None:
+    """Leases this request id was given before and that are still held; None if it is new."""
+    served = state.lease_requests.recall(request_id, now - state.rules.dedupe_window_ms)
+    if served is None:
+        return None
+    held = (state.active.get(sequence_id) for sequence_id in served)
+    return [h for h in held if h is not None and h.request_id == request_id and h.expires_at > now]
+
+
+def _heartbeat(state: QueueState, command: Heartbeat, now: int, options: QueueOptions) -> Records:
+    beats: dict[int, tuple[int, int, int]] = {}
+    for token, principal in zip(command.tokens, command.principals, strict=True):
+        held = held_by(state, token, principal, now)
+        if held is not None:
+            beats[token.sequence_id] = (token.sequence_id, held.fence, now + held.lease_ms)
+    return (Renewed(tuple(beats.values())),) if beats else ()
+
+
+def _complete(state: QueueState, command: Complete, now: int, options: QueueOptions) -> Records:
+    token = command.token
+    held = held_by(state, token, command.principal, now)
+    if held is None:
+        if state.finished.get(token.sequence_id) == token.lease_id:
+            return ()
+        raise refusal(state, token, command.principal)
+    return (
+        Completed(
+            token.sequence_id,
+            held.item.attempt,
+            held.lease_id,
+            held.fence,
+            held.peer_id,
+            command.principal,
+        ),
+    )
+
+
+def _fail(state: QueueState, command: Fail, now: int, options: QueueOptions) -> Records:
+    held = _held_or_refuse(state, command.token, command.principal, now)
+    item = held.item
+    last = item.attempt >= (item.max_attempts or options.max_attempts)
+    dead = last or not command.requeue
+    delay = 0
+    if not dead:
+        delay = (
+            requeue_delay(held, options)
+            if command.delay_ms is None
+            else checked("delayMs", command.delay_ms, limits.DELAY_MS_MAX)
+        )
+    message = (command.reason or "").strip() or "lease failed"
+    code = (command.error_code or "").strip() or "error.resourcelease.failed"
+    return (
+        Failed(
+            item.sequence_id,
+            item.attempt,
+            held.lease_id,
+            held.fence,
+            ErrorInfo(message[: limits.ERROR_CHARS_MAX], code[: limits.NAME_CHARS_MAX]),
+            DEAD_LETTERED if dead else REQUEUED,
+            now + delay if delay else 0,
+            command.metadata or None,
+            held.peer_id,
+            command.principal,
+        ),
+    )
+
+
+def requeue_delay(held: Held, options: QueueOptions) -> int:
+    """Exponential, capped, with jitter. The jitter comes from the lease id, so that deciding the
+    same thing twice gives the same answer."""
+    base = options.requeue_delay_ms * options.requeue_backoff ** min(held.item.attempt - 1, 64)
+    capped = min(base, options.requeue_delay_max_ms)
+    spread = int(held.lease_id[:8], 16) / 0xFFFFFFFF * 2 - 1
+    return int(capped * (1 + options.requeue_jitter * spread))
+
+
+def _release(state: QueueState, command: Release, now: int, options: QueueOptions) -> Records:
+    held = _held_or_refuse(state, command.token, command.principal, now)
+    return (
+        Released(
+            held.item.sequence_id,
+            held.item.attempt,
+            held.lease_id,
+            held.fence,
+            held.peer_id,
+            command.principal,
+        ),
+    )
+
+
+def _expire(state: QueueState, command: Expire, now: int, options: QueueOptions) -> Records:
+    records: list[Record] = []
+    for sequence_id in state.deadlines.due(now, command.limit):
+        held = state.active[sequence_id]
+        item = held.item
+        last = item.attempt >= (item.max_attempts or options.max_attempts)
+        records.append(
+            Expired(
+                sequence_id,
+                item.attempt,
+                held.lease_id,
+                held.fence,
+                EXPIRED_ERROR,
+                DEAD_LETTERED if last else REQUEUED,
+                held.peer_id,
+                held.principal,
+            )
+        )
+    return tuple(records)
+
+
+# -- whose token is it --------------------------------------------------------------------------
+
+
+def held_by(state: QueueState, token: Token, principal: str, now: int) -> Held | None:
+    """The lease this token proves, if it is held now and by this principal. A lease whose time is
+    up is over, whether or not its expiry has been recorded yet."""
+    held = state.active.get(token.sequence_id)
+    if (
+        held is None
+        or held.lease_id != token.lease_id
+        or held.item.attempt != token.attempt
+        or held.expires_at <= now
+        or held.principal != principal
+        or (token.fence is not None and token.fence != held.fence)
+    ):
+        return None
+    return held
+
+
+def _held_or_refuse(state: QueueState, token: Token, principal: str, now: int) -> Held:
+    held = held_by(state, token, principal, now)
+    if held is None:
+        raise refusal(state, token, principal)
+    return held
+
+
+def refusal(state: QueueState, token: Token, principal: str) -> Exception:
+    """Why `held_by` said no, in words and with the current fence."""
+    sequence_id = token.sequence_id
+    held = state.active.get(sequence_id)
+    if held is not None:
+        if held.lease_id != token.lease_id:
+            return StaleToken(sequence_id, "it was granted again", held.fence)
+        if held.principal != principal:
+            return NotHolder(sequence_id)
+        if held.item.attempt != token.attempt or token.fence not in (None, held.fence):
+            return StaleToken(sequence_id, "attempt or fence is not this grant's", held.fence)
+        return StaleToken(sequence_id, "its time is up", held.fence)
+    item = state.pending.get(sequence_id)
+    if item is None and (dead := state.dead.get(sequence_id)) is not None:
+        item = dead.item
+    if item is not None and item.last_token is not None:
+        return StaleToken(sequence_id, "it expired, failed or was released", item.last_token.fence)
+    if state.finished.get(sequence_id) is not None:
+        return StaleToken(sequence_id, "the item was completed by another grant")
+    if sequence_id in state.drained:
+        return StaleToken(sequence_id, "the item was drained")
+    return UnknownToken(sequence_id)
+
+
+def checked(name: str, value: int, high: int, low: int = 0) -> int:
+    if not low <= value <= high:
+        raise InvalidArgument(f"{name} is {value}, must be {low} to {high}")
+    return value
+
+
+def _priority(value: int) -> int:
+    return checked("priority", value, limits.PRIORITY_ABS_MAX, -limits.PRIORITY_ABS_MAX)
+
+
+def _optional(name: str, value: int | None, low: int, high: int) -> int:
+    return 0 if value is None else checked(name, value, high, low)
+
+
+def _nothing(state: QueueState, command: Command, now: int, options: QueueOptions) -> Records:
+    return ()
+
+
+# Any: each function takes its own command type; the key is that type.
+_DECIDE: dict[type, Callable[[QueueState, Any, int, QueueOptions], Records]] = {
+    StartEpoch: _start_epoch,
+    Enqueue: _enqueue,
+    Grant: _grant,
+    Heartbeat: _heartbeat,
+    Complete: _complete,
+    Fail: _fail,
+    Release: _release,
+    Expire: _expire,
+    Drain: moves.drain,
+    Restore: moves.restore,
+    Redrive: moves.redrive,
+    Purge: moves.purge,
+    ReadStats: _nothing,
+    Inspect: _nothing,
+    ListDead: _nothing,
+}

@@ -1,0 +1,159 @@
+"""Waiting items in the order they are to be granted: higher priority first, FIFO inside.
+
+A `Lane` is one resource type's line (or one busy key's). `Lanes` knows the first of all lanes.
+Entries are removed at the front; one that left in another way (a swap, a replay) stays behind as a
+stale entry and is dropped when it reaches the front. Who is stale is the caller's knowledge.
+"""
+
+from bisect import insort
+from collections import deque
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush, heapreplace
+from operator import neg
+
+from omnirelay.lease.records import Item
+
+Entry = tuple[int, Item]
+"""(ticket, item): tickets grow, so two lanes' fronts can be compared."""
+
+
+class Lane:
+    __slots__ = ("_buckets", "_priorities", "key")
+
+    def __init__(self, key: str = "") -> None:
+        self.key = key
+        self._buckets: dict[int, deque[Entry]] = {}
+        self._priorities: list[int] = []  # ascending by -priority: the first is served first
+
+    def push(self, entry: Entry, *, front: bool = False) -> None:
+        priority = entry[1].priority
+        bucket = self._buckets.get(priority)
+        if bucket is None:
+            bucket = self._buckets[priority] = deque()
+            insort(self._priorities, priority, key=neg)
+        if front:
+            bucket.appendleft(entry)
+        else:
+            bucket.append(entry)
+
+    def front(self) -> Entry | None:
+        if not self._priorities:
+            return None
+        return self._buckets[self._priorities[0]][0]
+
+    def append(self, entry: Entry) -> bool:
+        """Put the entry behind others of its priority; False if there are none."""
+        bucket = self._buckets.get(entry[1].priority)
+        if bucket is None:
+            return False
+        bucket.append(entry)
+        return True
+
+    def pop(self) -> Entry | None:
+        """Drop the front and return the next one."""
+        priority = self._priorities[0]
+        bucket = self._buckets[priority]
+        bucket.popleft()
+        if bucket:
+            return bucket[0]
+        del self._buckets[priority]
+        del self._priorities[0]
+        return self.front()
+
+    def __iter__(self) -> Iterator[Entry]:
+        for priority in self._priorities:
+            yield from self._buckets[priority]
+
+
+class Lanes:
+    """One lane a resource type, and a heap over their fronts."""
+
+    __slots__ = ("_alive", "_fronts", "_lanes", "_ticket")
+
+    def __init__(self, alive: Callable[[Item], bool]) -> None:
+        self._alive = alive
+        self._lanes: dict[str, Lane] = {}
+        self._fronts: list[tuple[int, int, str]] = []
+        """(-priority, ticket, type). Every lane's present front is in here; the rest is stale and
+        is dropped by `_settle` after each change, so the first one always stands."""
+        self._ticket = 0
+
+    def push(self, item: Item, *, front: bool = False) -> None:
+        kind = item.payload.resource_type
+        ticket = self._ticket = self._ticket + 1
+        lane = self._lanes.get(kind)
+        if lane is None:
+            lane = self._lanes[kind] = Lane(kind)
+        elif not front and lane.append((ticket, item)):
+            return  # behind others of its priority: no front has changed
+        # An item put back at the front must also win against the other lanes' fronts.
+        entry = (-ticket if front else ticket, item)
+        lane.push(entry, front=front)
+        if lane.front() is entry:
+            heappush(self._fronts, (-item.priority, entry[0], kind))
+            self._settle()
+
+    def remove(self, item: Item) -> None:
+        """`item` is not alive any more. Drops it if it stands in front; else it goes stale."""
+        kind = item.payload.resource_type
+        lane = self._lanes.get(kind)
+        if lane is None:
+            return
+        entry = lane.front()
+        if entry is None or entry[1] is not item:
+            return
+        alive = self._alive
+        entry = lane.pop()
+        while entry is not None and not alive(entry[1]):
+            entry = lane.pop()
+        if entry is None:
+            del self._lanes[kind]
+            self._settle()
+            return
+        front = (-entry[1].priority, entry[0], kind)
+        fronts = self._fronts
+        if fronts[0][2] == kind:
+            heapreplace(fronts, front)
+        else:
+            heappush(fronts, front)
+        if len(fronts) > 1:
+            self._settle()
+
+    def first(self, kinds: tuple[str, ...] | None) -> Item | None:
+        if kinds is None:
+            if not self._fronts:
+                return None
+            entry = self._lanes[self._fronts[0][2]].front()
+            assert entry is not None
+            return entry[1]
+        best: tuple[int, int] | None = None
+        chosen: Item | None = None
+        for kind in kinds:
+            lane = self._lanes.get(kind)
+            entry = lane.front() if lane is not None else None
+            if entry is not None and (best is None or (-entry[1].priority, entry[0]) < best):
+                best = (-entry[1].priority, entry[0])
+                chosen = entry[1]
+        return chosen
+
+    def fronts(self) -> Iterator[Item]:
+        for lane in self._lanes.values():
+            entry = lane.front()
+            if entry is not None:
+                yield entry[1]
+
+    def __iter__(self) -> Iterator[Item]:
+        for lane in self._lanes.values():
+            for entry in lane:
+                if self._alive(entry[1]):
+                    yield entry[1]
+
+    def _settle(self) -> None:
+        fronts = self._fronts
+        while fronts:
+            priority, ticket, kind = fronts[0]
+            lane = self._lanes.get(kind)
+            entry = lane.front() if lane is not None else None
+            if entry is not None and entry[0] == ticket and entry[1].priority == -priority:
+                return
+            heappop(fronts)

@@ -1,0 +1,52 @@
+"""What a queue remembers of the past so that a repeat gets the same answer. Bounded by count."""
+
+from collections import deque
+from collections.abc import Hashable, Iterator
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Memory(Generic[K, V]):
+    """A dictionary that forgets its oldest entries.
+
+    The order is kept in a deque beside the dictionary: taking the first key of a dictionary whose
+    front was deleted over and over walks all the holes.
+    """
+
+    __slots__ = ("_entries", "_order")
+
+    def __init__(self) -> None:
+        self._entries: dict[K, tuple[int, V]] = {}
+        self._order: deque[tuple[int, K]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: K) -> V | None:
+        entry = self._entries.get(key)
+        return None if entry is None else entry[1]
+
+    def recall(self, key: K, since: int) -> V | None:
+        """The value, if it was first put at `since` or later."""
+        entry = self._entries.get(key)
+        return None if entry is None or entry[0] < since else entry[1]
+
+    def put(self, key: K, value: V, at: int, most: int) -> None:
+        entry = self._entries.get(key)
+        if entry is None:
+            self._order.append((at, key))
+        self._entries[key] = (at if entry is None else entry[0], value)
+        while len(self._order) > most:
+            self._entries.pop(self._order.popleft()[1], None)
+
+    def forget_before(self, at: int) -> None:
+        order = self._order
+        while order and order[0][0] < at:
+            self._entries.pop(order.popleft()[1], None)
+
+    def items(self) -> Iterator[tuple[int, K, V]]:
+        """Oldest first."""
+        for at, key in self._order:
+            yield at, key, self._entries[key][1]

@@ -1,0 +1,163 @@
+"""What happened, as past participles. The only thing that is stored; a state is a fold of these.
+
+The tag is the event type of CONTRACT §5, so a journal read without us says the same words.
+Times are milliseconds of the shard's clock. A record's own time is its envelope's.
+"""
+
+import msgspec
+
+from omnirelay.lease.options import Rules
+from omnirelay.model.items import ANONYMOUS, ErrorInfo, Payload, Token
+
+REQUEUED = "requeued"
+DEAD_LETTERED = "deadLettered"
+
+
+class Stored(
+    msgspec.Struct,
+    frozen=True,
+    rename="camel",
+    omit_defaults=True,
+    gc=False,
+    tag_field="eventType",
+    tag=True,
+):
+    pass
+
+
+class Item(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+    """One item that is not leased. `attempt` is the attempt its next grant will carry."""
+
+    sequence_id: int
+    payload: Payload
+    attempt: int
+    enqueued_at: int
+    priority: int = 0
+    available_at: int = 0
+    max_attempts: int = 0
+    """0: what the queue's options say when it matters."""
+    lease_ms: int = 0
+    last_error: ErrorInfo | None = None
+    last_token: Token | None = None
+    origin: str | None = None
+    """None: born here."""
+    dead: bool = False
+
+
+class EpochStarted(Stored, frozen=True, gc=False, tag="EpochStarted"):
+    epoch: int
+    node: str
+    origin: str
+    rules: Rules
+
+
+class Enqueued(Stored, frozen=True, gc=False, tag="Enqueue"):
+    sequence_id: int
+    payload: Payload
+    priority: int = 0
+    available_at: int = 0
+    max_attempts: int = 0
+    lease_ms: int = 0
+    peer_id: str | None = None
+    principal: str = ANONYMOUS
+
+
+class Granted(Stored, frozen=True, gc=False, tag="LeaseGranted"):
+    sequence_id: int
+    attempt: int
+    lease_id: str
+    fence: int
+    expires_at: int
+    lease_ms: int
+    peer_id: str | None = None
+    principal: str = ANONYMOUS
+    request_id: str | None = None
+
+
+class Renewed(Stored, frozen=True, gc=False, tag="Heartbeat"):
+    """Every heartbeat of one envelope: (sequence id, fence, new expiry)."""
+
+    beats: tuple[tuple[int, int, int], ...]
+
+
+class Completed(Stored, frozen=True, gc=False, tag="Completed"):
+    sequence_id: int
+    attempt: int
+    lease_id: str
+    fence: int
+    peer_id: str | None = None
+    principal: str = ANONYMOUS
+
+
+class Failed(Stored, frozen=True, gc=False, tag="Failed"):
+    sequence_id: int
+    attempt: int
+    lease_id: str
+    fence: int
+    error: ErrorInfo
+    disposition: str
+    available_at: int = 0
+    details: dict[str, str] | None = None
+    peer_id: str | None = None
+    principal: str = ANONYMOUS
+
+
+class Expired(Stored, frozen=True, gc=False, tag="Expired"):
+    sequence_id: int
+    attempt: int
+    lease_id: str
+    fence: int
+    error: ErrorInfo
+    disposition: str
+    peer_id: str | None = None
+    principal: str = ANONYMOUS
+
+
+class Released(Stored, frozen=True, gc=False, tag="Released"):
+    sequence_id: int
+    attempt: int
+    lease_id: str
+    fence: int
+    peer_id: str | None = None
+    principal: str = ANONYMOUS
+
+
+class Drained(Stored, frozen=True, gc=False, tag="DrainSnapshot"):
+    """Whole items, so that a lost reply loses nothing: the journal still has them."""
+
+    items: tuple[Item, ...]
+    principal: str = ANONYMOUS
+
+
+class Restored(Stored, frozen=True, gc=False, tag="RestoreSnapshot"):
+    items: tuple[Item, ...]
+    fence_floor: int = 0
+    """The highest fence any of these items carried; every later grant is above it."""
+    principal: str = ANONYMOUS
+
+
+class Redriven(Stored, frozen=True, gc=False, tag="Redriven"):
+    sequence_ids: tuple[int, ...]
+    extra_attempts: int
+    principal: str = ANONYMOUS
+
+
+class Purged(Stored, frozen=True, gc=False, tag="Purged"):
+    sequence_ids: tuple[int, ...]
+    principal: str = ANONYMOUS
+
+
+Record = (
+    EpochStarted
+    | Enqueued
+    | Granted
+    | Renewed
+    | Completed
+    | Failed
+    | Expired
+    | Released
+    | Drained
+    | Restored
+    | Redriven
+    | Purged
+)

@@ -1,0 +1,243 @@
+"""One tree of errors. Each says what happened, whose fault it is, and carries its facts as fields.
+
+    OmniRelayError
+    ├── InvalidArgument        InvalidPayload, InvalidRestore, InvalidOption
+    ├── PermissionDenied       NotHolder
+    ├── UnknownToken
+    ├── StaleToken             (expired, failed, superseded; carries the current fence)
+    ├── SequenceConflict
+    ├── ResourceExhausted      QueueFull, Backpressure, Overloaded, DiskFull
+    ├── Unavailable            Recovering, Closed, OutcomeUnknown
+    ├── DeadlineExceeded       NothingToLease
+    └── JournalError           Fenced, SequenceTaken, Corrupt, JournalOwned, TooLittleDurability
+
+`status` is the transport-neutral status, `code` the stable machine name of CONTRACT §1.
+"""
+
+from typing import ClassVar
+
+
+class OmniRelayError(Exception):
+    """Root of everything we raise on purpose."""
+
+    status: ClassVar[str] = "INTERNAL"
+    code: str = "error.internal"
+
+    def __init__(self, message: str, **details: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = {name: value for name, value in details.items() if value is not None}
+
+
+class InvalidArgument(OmniRelayError):
+    status = "INVALID_ARGUMENT"
+    code = "error.invalid_argument"
+
+
+class InvalidOption(InvalidArgument):
+    """A setting that cannot work; raised when a queue or store is built, never later."""
+
+    code = "error.invalid_option"
+
+
+class InvalidPayload(InvalidArgument):
+    """`reason` completes the code, as in `resourcelease.payload.resource_id_required`."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.code = f"resourcelease.payload.{reason}"
+
+
+class InvalidRestore(InvalidArgument):
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.code = f"resourcelease.restore.{reason}"
+
+
+class PermissionDenied(OmniRelayError):
+    status = "PERMISSION_DENIED"
+    code = "error.permission_denied"
+
+
+class NotHolder(PermissionDenied):
+    """The token is right but was granted to another principal."""
+
+    def __init__(self, sequence_id: int) -> None:
+        super().__init__(
+            f"the lease on item {sequence_id} belongs to another principal", sequenceId=sequence_id
+        )
+
+
+class UnknownToken(OmniRelayError):
+    """Never granted here, or over so long ago that nothing remembers it."""
+
+    status = "NOT_FOUND"
+    code = "error.resourcelease.unknown_token"
+
+    def __init__(self, sequence_id: int) -> None:
+        super().__init__(
+            f"no lease on item {sequence_id} is known: it was never granted or is long over",
+            sequenceId=sequence_id,
+        )
+
+
+class StaleToken(OmniRelayError):
+    """The lease is over: expired, failed, released, finished or granted again since."""
+
+    status = "FAILED_PRECONDITION"
+    code = "error.taskqueue.lease_inactive"
+
+    def __init__(self, sequence_id: int, why: str, current_fence: int | None = None) -> None:
+        super().__init__(
+            f"the lease on item {sequence_id} is no longer active: {why}",
+            sequenceId=sequence_id,
+            currentFence=current_fence,
+        )
+        self.current_fence = current_fence
+
+
+class SequenceConflict(OmniRelayError):
+    status = "ALREADY_EXISTS"
+    code = "error.resourcelease.sequence_conflict"
+
+    def __init__(self, sequence_id: int) -> None:
+        super().__init__(
+            f"item {sequence_id} is another item here: restore it into a queue that has not used "
+            f"this sequence id",
+            sequenceId=sequence_id,
+        )
+
+
+class ResourceExhausted(OmniRelayError):
+    status = "RESOURCE_EXHAUSTED"
+    code = "error.resource_exhausted"
+
+
+class QueueFull(ResourceExhausted):
+    code = "error.resourcelease.capacity"
+
+    def __init__(self, pending: int, capacity: int) -> None:
+        super().__init__(
+            f"the queue holds {pending} pending items and its capacity is {capacity}: lease or "
+            f"drain some, or raise `capacity`",
+            pending=pending,
+            capacity=capacity,
+        )
+
+
+class Backpressure(ResourceExhausted):
+    code = "error.resourcelease.backpressure"
+
+    def __init__(self, pending: int, pending_high: int, pending_low: int) -> None:
+        super().__init__(
+            f"enqueue is paused: {pending} items are pending (high {pending_high}); it resumes "
+            f"at {pending_low}",
+            pending=pending,
+            pendingHigh=pending_high,
+            pendingLow=pending_low,
+        )
+
+
+class Overloaded(ResourceExhausted):
+    code = "error.overloaded"
+
+
+class DiskFull(ResourceExhausted):
+    """The journal has no room; nothing was changed. Reads go on."""
+
+    code = "error.resourcelease.journal_full"
+
+
+class Unavailable(OmniRelayError):
+    status = "UNAVAILABLE"
+    code = "error.unavailable"
+
+
+class Recovering(Unavailable):
+    code = "error.resourcelease.recovering"
+
+
+class Closed(Unavailable):
+    code = "error.resourcelease.closed"
+
+
+class OutcomeUnknown(Unavailable):
+    """The command may or may not have happened. Repeating it with its request id is safe."""
+
+    code = "error.resourcelease.outcome_unknown"
+
+
+class DeadlineExceeded(OmniRelayError):
+    status = "DEADLINE_EXCEEDED"
+    code = "error.deadline_exceeded"
+
+
+class NothingToLease(DeadlineExceeded):
+    code = "error.resourcelease.nothing_to_lease"
+
+    def __init__(self) -> None:
+        super().__init__("no item became available within the wait")
+
+
+class JournalError(OmniRelayError):
+    code = "error.journal"
+
+
+class Fenced(JournalError):
+    """A higher epoch has written. This writer's term is over."""
+
+    status = "UNAVAILABLE"
+    code = "error.journal.fenced"
+
+    def __init__(self, shard: str, epoch: int, current: int) -> None:
+        super().__init__(
+            f"shard {shard}: epoch {epoch} is over, epoch {current} writes now",
+            shard=shard,
+            epoch=epoch,
+            current=current,
+        )
+
+
+class SequenceTaken(JournalError):
+    """Somebody appended since: `expected` is not the last sequence any more."""
+
+    status = "UNAVAILABLE"
+    code = "error.journal.sequence_taken"
+
+    def __init__(self, shard: str, expected: int, last: int) -> None:
+        super().__init__(
+            f"shard {shard}: expected the journal to end at {expected}, it ends at {last}",
+            shard=shard,
+            expected=expected,
+            last=last,
+        )
+
+
+class Corrupt(JournalError):
+    """What is stored cannot be what was written. Names the first bad sequence."""
+
+    status = "DATA_LOSS"
+    code = "error.journal.corrupt"
+
+    def __init__(self, shard: str, sequence: int, why: str) -> None:
+        super().__init__(f"shard {shard}: journal is damaged at sequence {sequence}: {why}")
+        self.shard = shard
+        self.sequence = sequence
+
+
+class JournalOwned(JournalError):
+    status = "FAILED_PRECONDITION"
+    code = "error.journal.owned"
+
+    def __init__(self, path: str, pid: int | None) -> None:
+        owner = f"process {pid}" if pid is not None else "another process"
+        super().__init__(
+            f"{path} is in use by {owner}: stop it, or talk to it instead of opening its file",
+            pid=pid,
+        )
+        self.pid = pid
+
+
+class TooLittleDurability(JournalError):
+    status = "FAILED_PRECONDITION"
+    code = "error.journal.durability"

@@ -1,0 +1,143 @@
+"""What travels: a payload, its token, its last error, and a drained item. Wire names are camelCase."""
+
+from datetime import UTC, datetime
+import msgspec
+
+from omnirelay.model import limits
+from omnirelay.model.errors import InvalidArgument, InvalidPayload
+
+ANONYMOUS = "anonymous"
+
+
+class Wire(
+    msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False, kw_only=False
+):
+    """Base of every struct that crosses a boundary.
+
+    `gc=False`: these hold only strings, numbers, bytes and each other, so they cannot form cycles,
+    and a million of them cost the collector nothing.
+    """
+
+
+class Payload(Wire, frozen=True, gc=False):
+    """What a producer asks to be done, and on which resource. The body is opaque to us."""
+
+    resource_type: str
+    resource_id: str
+    partition_key: str | None = None
+    payload_encoding: str = "application/octet-stream"
+    body: bytes = b""
+    attributes: dict[str, str] | None = None
+    request_id: str | None = None
+
+
+class ErrorInfo(Wire, frozen=True, gc=False):
+    message: str
+    code: str | None = None
+
+
+class Token(Wire, frozen=True, gc=False):
+    """Proof of one grant. `lease_id` is a dashed UUID; `fence` may be left out by old clients."""
+
+    sequence_id: int
+    attempt: int
+    lease_id: str
+    fence: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.sequence_id}:{self.attempt}:{self.lease_id.replace('-', '')}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Token":
+        parts = text.split(":")
+        if len(parts) != 3 or len(parts[2]) != 32:
+            raise InvalidArgument(f"not a token: {text[:80]!r}; expected seq:attempt:leaseIdHex")
+        try:
+            int(parts[2], 16)
+            return cls(int(parts[0]), int(parts[1]), dashed(parts[2].lower()))
+        except ValueError as error:
+            raise InvalidArgument(f"not a token: {text[:80]!r}: {error}") from None
+
+
+class PendingItem(Wire, frozen=True, gc=False):
+    """One drained item, complete enough to go on elsewhere. `origin` names the journal it was
+    born in, so that (origin, sequenceId) is one item for ever."""
+
+    payload: Payload
+    attempt: int
+    enqueued_at: datetime
+    sequence_id: int
+    last_error: ErrorInfo | None = None
+    last_ownership_token: Token | None = None
+    dead_letter: bool = False
+    available_at: datetime | None = None
+    priority: int = 0
+    max_attempts: int | None = None
+    lease_duration_ms: int | None = None
+    origin: str | None = None
+
+
+def dashed(hex32: str) -> str:
+    return f"{hex32[:8]}-{hex32[8:12]}-{hex32[12:16]}-{hex32[16:20]}-{hex32[20:]}"
+
+
+def to_time(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def to_ms(time: datetime) -> int:
+    if time.tzinfo is None:
+        raise InvalidArgument(f"time {time.isoformat()} has no zone; use UTC with Z")
+    return round(time.timestamp() * 1000)
+
+
+def check_payload(payload: Payload) -> None:
+    """Refuse what can never be worked on. Runs on every enqueue: the good path is one expression."""
+    kind, name = payload.resource_type, payload.resource_id
+    most = limits.NAME_CHARS_MAX
+    if (
+        not kind
+        or not name
+        or kind.isspace()
+        or name.isspace()
+        or len(kind) > most
+        or len(name) > most
+        or len(payload.body) > limits.BODY_BYTES_MAX
+        or len(payload.payload_encoding) > most
+        or payload.partition_key is not None
+        or payload.request_id is not None
+        or payload.attributes
+    ):
+        _check_closely(payload)
+
+
+def _check_closely(payload: Payload) -> None:
+    for name in ("resource_type", "resource_id"):
+        text = getattr(payload, name)
+        if not text or text.isspace():
+            raise InvalidPayload(f"{name}_required", f"payload.{name} must not be blank")
+    if len(payload.body) > limits.BODY_BYTES_MAX:
+        raise InvalidPayload(
+            "body_too_large",
+            f"payload.body has {len(payload.body)} bytes, the limit is {limits.BODY_BYTES_MAX}",
+        )
+    for name in _NAMES:
+        text = getattr(payload, name)
+        if text is not None and len(text) > limits.NAME_CHARS_MAX:
+            raise InvalidPayload(
+                "name_too_long",
+                f"payload.{name} has {len(text)} characters, the limit is {limits.NAME_CHARS_MAX}",
+            )
+    if payload.attributes:
+        _check_attributes(payload.attributes)
+
+
+_NAMES = ("resource_type", "resource_id", "partition_key", "request_id", "payload_encoding")
+
+
+def _check_attributes(attributes: dict[str, str]) -> None:
+    if len(attributes) > limits.ATTRIBUTES_MAX:
+        raise InvalidPayload("too_many_attributes", f"at most {limits.ATTRIBUTES_MAX} attributes")
+    for name, value in attributes.items():
+        if len(name) > limits.NAME_CHARS_MAX or len(value) > limits.ATTRIBUTE_CHARS_MAX:
+            raise InvalidPayload("attribute_too_long", f"attribute {name[:40]!r} is too long")

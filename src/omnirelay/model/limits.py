@@ -1,0 +1,52 @@
+"""Every bound of the system, in one place. Passing one raises a named error, never an OOM.
+
+Units are part of the name. A value that an operator may change is a default of `QueueOptions`
+(lease/options.py); what stands here is either that default or a hard ceiling.
+"""
+
+from typing import Final
+
+# -- one payload ------------------------------------------------------------------------------
+BODY_BYTES_MAX: Final = 1 << 20
+NAME_CHARS_MAX: Final = 512
+"""resourceType, resourceId, partitionKey, peerId, principal, requestId, node and shard names."""
+ATTRIBUTES_MAX: Final = 64
+ATTRIBUTE_CHARS_MAX: Final = 4096
+ERROR_CHARS_MAX: Final = 4096
+
+# -- one queue --------------------------------------------------------------------------------
+CAPACITY_MAX: Final = 10_000_000
+PRIORITY_ABS_MAX: Final = 1000
+ATTEMPTS_MAX: Final = 1_000_000
+LEASE_MS_MIN: Final = 100
+LEASE_MS_MAX: Final = 24 * 3600 * 1000
+DELAY_MS_MAX: Final = 366 * 24 * 3600 * 1000
+DEDUPE_ENTRIES_MAX: Final = 10_000_000
+RESOURCE_TYPES_MAX: Final = 64
+"""Types one lease call may filter by."""
+
+# -- one call ---------------------------------------------------------------------------------
+BATCH_MAX: Final = 1000
+"""Items one batch, page, drain or restore call may carry."""
+PAGE_BYTES_MAX: Final = 4 << 20
+"""Body bytes one drain page may carry; the page ends early rather than pass it."""
+WAIT_MS_MAX: Final = 3600 * 1000
+HISTORY_TAIL_MAX: Final = 50
+
+# -- one shard's writer -----------------------------------------------------------------------
+INBOX_MAX: Final = 65_536
+"""Calls waiting for the writer; the next one is refused as overloaded."""
+WAITERS_MAX: Final = 65_536
+ENVELOPE_RECORDS_MAX: Final = 8192
+ENVELOPE_BYTES_MAX: Final = 32 << 20
+TURN_COMMANDS_MAX: Final = 4096
+
+# -- journal ----------------------------------------------------------------------------------
+READ_ENVELOPES_MAX: Final = 512
+SNAPSHOT_PART_ITEMS_MAX: Final = 2000
+SINK_BATCH_EVENTS_MAX: Final = 1000
+SINK_HELD_EVENTS_MAX: Final = 10_000
+"""Events a checkpointing sink holds back while an earlier one is missing."""
+PEER_POSITIONS_MAX: Final = 10_000
+PRUNE_ENVELOPES_MAX: Final = 256
+"""Envelopes one pruning step deletes, so that it never holds the writer for long."""

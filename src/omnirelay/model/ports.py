@@ -1,0 +1,72 @@
+"""Doors to the outside that everything else takes by constructor: time, chance, failpoints."""
+
+import os
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from omnirelay.model.items import dashed
+
+
+class Clock(Protocol):
+    """Two clocks. Only differences of `monotonic_ms` decide anything; `wall_ms` is for people
+    and may jump either way."""
+
+    def monotonic_ms(self) -> int: ...
+
+    def wall_ms(self) -> int: ...
+
+
+class SystemClock:
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+class ShardClock:
+    """Milliseconds that never go back, over restarts too: the journal's last time is its floor.
+
+    Starts at the wall clock (or at `floor_ms`, if the wall clock was set back since) and then runs
+    with the monotonic clock, so a jump of the wall clock moves no lease.
+    """
+
+    def __init__(self, clock: Clock, floor_ms: int = 0) -> None:
+        self._clock = clock
+        self._offset = max(clock.wall_ms(), floor_ms) - clock.monotonic_ms()
+
+    def now_ms(self) -> int:
+        return self._clock.monotonic_ms() + self._offset
+
+
+class Ids(Protocol):
+    def lease_id(self) -> str:
+        """A dashed UUID nobody can guess."""
+
+
+class RandomIds:
+    """128 random bits an id, drawn from the operating system 64 ids at a time."""
+
+    def __init__(self) -> None:
+        self._pool: list[str] = []
+
+    def lease_id(self) -> str:
+        if not self._pool:
+            drawn = os.urandom(16 * 64).hex()
+            self._pool = [drawn[i : i + 32] for i in range(0, len(drawn), 32)]
+        return dashed(self._pool.pop())
+
+
+_failpoint: Callable[[str], None] | None = None
+
+
+def failpoint(name: str) -> None:
+    """A named place where a test may crash, raise or delay. Costs one comparison otherwise."""
+    if _failpoint is not None:
+        _failpoint(name)
+
+
+def set_failpoint(hook: Callable[[str], None] | None) -> None:
+    global _failpoint
+    _failpoint = hook
