@@ -24,7 +24,7 @@ from omnirelay.lease.records import (
     Renewed,
     Restored,
 )
-from omnirelay.model.items import ANONYMOUS, ErrorInfo, Payload, PendingItem, Token, to_time
+from omnirelay.model.items import ErrorInfo, Payload, PendingItem, Token, to_time
 
 
 class EventItem(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
@@ -139,7 +139,7 @@ def _granted(record: Granted) -> Fields:
 
 def _renewed(record: Renewed) -> Fields:
     return {
-        "principal": ANONYMOUS,
+        "principal": record.principal,
         "items": [
             EventItem(sequence_id=sequence_id, fence=fence, expires_at=to_time(expires_at))
             for sequence_id, fence, expires_at in record.beats

@@ -13,6 +13,7 @@ from omnirelay.lease.commands import (
     Expire,
     Fail,
     Grant,
+    Heartbeat,
     Inspect,
     ListDead,
     Purge,
@@ -22,7 +23,7 @@ from omnirelay.lease.commands import (
     Restore,
     StartEpoch,
 )
-from omnirelay.lease.decide import known_request, leases_of_request
+from omnirelay.lease.decide import held_by, known_request, leases_of_request, refusal
 from omnirelay.lease.deciding_moves import from_item, matching_dead
 from omnirelay.lease.options import QueueOptions
 from omnirelay.lease.records import (
@@ -37,7 +38,7 @@ from omnirelay.lease.records import (
 )
 from omnirelay.lease.state import Held, QueueState
 from omnirelay.model import limits
-from omnirelay.model.errors import UnknownToken
+from omnirelay.model.errors import OmniRelayError, UnknownToken
 from omnirelay.model.items import ErrorInfo, Payload, PendingItem, Token
 
 
@@ -71,6 +72,12 @@ class Beat(Answer, frozen=True, gc=False):
 
     expires_at: int
     remaining_ms: int
+
+
+class Beats(Answer, frozen=True, gc=False):
+    """One outcome a token, in order: taken, or why not."""
+
+    outcomes: tuple[Beat | OmniRelayError, ...]
 
 
 class Done(Answer, frozen=True, gc=False):
@@ -181,6 +188,19 @@ def leased(held: Held, options: QueueOptions) -> Leased:
         held.peer_id or (held.principal or None),
         item.last_error,
     )
+
+
+def _beats(
+    state: QueueState, command: Heartbeat, records: Records, now: int, options: QueueOptions
+) -> Beats:
+    outcomes: list[Beat | OmniRelayError] = []
+    for token in command.tokens:
+        held = held_by(state, token, command.principal, now)
+        if held is None:
+            outcomes.append(refusal(state, token, command.principal))
+        else:
+            outcomes.append(Beat(held.expires_at, held.expires_at - now))
+    return Beats(tuple(outcomes))
 
 
 def _done(*_: Any) -> Done:
@@ -299,6 +319,7 @@ _ANSWER: dict[type, Callable[..., Any]] = {
     StartEpoch: _done,
     Enqueue: _accepted,
     Grant: _leased,
+    Heartbeat: _beats,
     Complete: _done,
     Fail: _returned,
     Release: _done,

@@ -39,10 +39,9 @@ class Grant(Command, frozen=True, gc=False):
 
 
 class Heartbeat(Command, frozen=True, gc=False):
-    """All heartbeats of one turn; those that are stale are left out of the record."""
+    """All heartbeats of one principal in one turn; stale ones are left out of the record."""
 
     tokens: tuple[Token, ...]
-    principals: tuple[str, ...]
 
 
 class Complete(Command, frozen=True, gc=False):

@@ -42,6 +42,7 @@ from omnirelay.model.errors import (
     Backpressure,
     InvalidArgument,
     NotHolder,
+    OmniRelayError,
     QueueFull,
     StaleToken,
     UnknownToken,
@@ -144,11 +145,11 @@ def leases_of_request(state: QueueState, request_id: str, now: int) -> list[Held
 
 def _heartbeat(state: QueueState, command: Heartbeat, now: int, options: QueueOptions) -> Records:
     beats: dict[int, tuple[int, int, int]] = {}
-    for token, principal in zip(command.tokens, command.principals, strict=True):
-        held = held_by(state, token, principal, now)
+    for token in command.tokens:
+        held = held_by(state, token, command.principal, now)
         if held is not None:
             beats[token.sequence_id] = (token.sequence_id, held.fence, now + held.lease_ms)
-    return (Renewed(tuple(beats.values())),) if beats else ()
+    return (Renewed(tuple(beats.values()), command.principal),) if beats else ()
 
 
 def _complete(state: QueueState, command: Complete, now: int, options: QueueOptions) -> Records:
@@ -270,7 +271,7 @@ def _held_or_refuse(state: QueueState, token: Token, principal: str, now: int) -
     return held
 
 
-def refusal(state: QueueState, token: Token, principal: str) -> Exception:
+def refusal(state: QueueState, token: Token, principal: str) -> OmniRelayError:
     """Why `held_by` said no, in words and with the current fence."""
     sequence_id = token.sequence_id
     held = state.active.get(sequence_id)

@@ -75,9 +75,10 @@ class Granted(Stored, frozen=True, gc=False, tag="LeaseGranted"):
 
 
 class Renewed(Stored, frozen=True, gc=False, tag="Heartbeat"):
-    """Every heartbeat of one envelope: (sequence id, fence, new expiry)."""
+    """Every heartbeat of one principal in one envelope: (sequence id, fence, new expiry)."""
 
     beats: tuple[tuple[int, int, int], ...]
+    principal: str = ANONYMOUS
 
 
 class Completed(Stored, frozen=True, gc=False, tag="Completed"):
