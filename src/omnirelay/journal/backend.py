@@ -81,7 +81,8 @@ class JournalBackend(JournalReader, Protocol):
 
     async def open(self) -> None:
         """Open or create, migrating an older schema. Raises JournalOwned if another live process
-        has it, Corrupt if it ends before the high-water mark. May be called again after `close`."""
+        has it, Corrupt if it ends before the high-water mark. Called again, it starts anew from
+        what is stored, without giving up ownership in between."""
 
     async def durability(self) -> Durability: ...
 
@@ -90,7 +91,7 @@ class JournalBackend(JournalReader, Protocol):
 
         Raises Fenced if a higher epoch has written, SequenceTaken if the journal does not end at
         `expected`, DiskFull if there is no room, OutcomeUnknown if the store cannot tell. After any
-        of these the caller must close and reopen: nothing is retried on the same handle.
+        of these the caller must open again: nothing is retried on the same connection.
         """
 
     def reader(self) -> JournalReader:
@@ -107,6 +108,6 @@ class JournalBackend(JournalReader, Protocol):
     async def read_part(self, sequence: int, part: int) -> bytes:
         """Raises Corrupt if the part is missing."""
 
-    async def prune(self, through: int, limit: int) -> int:
-        """Drop up to `limit` envelopes that end at or before `through`; never the last one.
-        Returns how many went."""
+    async def prune(self, through: int, *, before_ms: int, limit: int) -> int:
+        """Drop up to `limit` envelopes that end at or before `through` and were written at or
+        before `before_ms`; oldest first, never the last one. Returns how many went."""

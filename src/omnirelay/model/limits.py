@@ -43,7 +43,7 @@ TURN_COMMANDS_MAX: Final = 4096
 
 # -- journal ----------------------------------------------------------------------------------
 READ_ENVELOPES_MAX: Final = 512
-SNAPSHOT_PART_ITEMS_MAX: Final = 2000
+SNAPSHOT_PART_ITEMS_MAX: Final = 500
 SINK_BATCH_EVENTS_MAX: Final = 1000
 SINK_HELD_EVENTS_MAX: Final = 10_000
 """Events a checkpointing sink holds back while an earlier one is missing."""

@@ -1,0 +1,72 @@
+"""What stands in a shard's inbox: commands of one caller, and where their outcomes go."""
+
+from collections.abc import Callable, Sequence
+
+from omnirelay.lease.answers import Answer, Leased
+from omnirelay.lease.commands import Command
+from omnirelay.model.errors import OmniRelayError
+from omnirelay.model.items import ANONYMOUS
+
+Outcome = Answer | OmniRelayError
+Reply = Callable[[Sequence[Outcome]], None]
+
+
+class Call:
+    """Commands that travel together; each has its own outcome. Enqueues among them may wait for
+    backpressure to end, until `wait_ms` has passed."""
+
+    __slots__ = ("commands", "deadline", "outcomes", "reply", "wait_ms")
+
+    def __init__(
+        self, commands: Sequence[Command], reply: Reply, *, wait_ms: int | None = None
+    ) -> None:
+        self.commands = commands
+        self.reply = reply
+        self.wait_ms = wait_ms
+        self.deadline: int | None = None
+        self.outcomes: list[Outcome] = []
+
+
+class LeaseReply(Answer, frozen=True, gc=False):
+    leases: tuple[Leased, ...]
+
+
+class LeaseCall:
+    """A wish for up to `max_items` leases, which may wait. `withdrawn` may be set from any thread
+    by a caller that has gone."""
+
+    __slots__ = (
+        "deadline",
+        "lease_duration_ms",
+        "max_items",
+        "peer_id",
+        "principal",
+        "reply",
+        "request_id",
+        "resource_types",
+        "wait_ms",
+        "withdrawn",
+    )
+
+    def __init__(
+        self,
+        reply: Reply,
+        *,
+        max_items: int = 1,
+        wait_ms: int = 0,
+        resource_types: tuple[str, ...] | None = None,
+        lease_duration_ms: int | None = None,
+        request_id: str | None = None,
+        peer_id: str | None = None,
+        principal: str = ANONYMOUS,
+    ) -> None:
+        self.reply = reply
+        self.max_items = max_items
+        self.wait_ms = wait_ms
+        self.resource_types = resource_types
+        self.lease_duration_ms = lease_duration_ms
+        self.request_id = request_id
+        self.peer_id = peer_id
+        self.principal = principal
+        self.deadline = 0
+        self.withdrawn = False

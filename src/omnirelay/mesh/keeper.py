@@ -1,0 +1,94 @@
+"""Keeps restart short and the journal bounded: snapshots and pruning, a small step at a time, so
+that neither ever holds up a commit for long."""
+
+import hashlib
+from collections.abc import Awaitable, Callable, Iterator
+
+import msgspec
+
+from omnirelay.journal.backend import JournalBackend, SnapshotRef
+from omnirelay.journal.format import CHECKSUM_BYTES
+from omnirelay.lease.image import Part, freeze
+from omnirelay.lease.state import QueueState
+from omnirelay.model import limits
+
+_encoder = msgspec.json.Encoder()
+
+Slowest = Callable[[], Awaitable[int | None]]
+"""The slowest durable checkpoint of any follower; None if nobody follows."""
+
+
+class KeepOptions(msgspec.Struct, frozen=True, kw_only=True):
+    snapshot_every: int = 100_000
+    """Records between snapshots, at the least; a large state waits longer, so that writing
+    snapshots stays a small part of the work."""
+    retain_ms: int = 7 * 24 * 3600 * 1000
+    """Envelopes younger than this are never pruned."""
+
+
+class Keeper:
+    def __init__(self, backend: JournalBackend, options: KeepOptions, slowest: Slowest) -> None:
+        self._backend = backend
+        self._options = options
+        self._slowest = slowest
+        self._parts: Iterator[Part] | None = None
+        self._pending: SnapshotRef | None = None
+        self._written = 0
+        self._digest = hashlib.blake2b(digest_size=CHECKSUM_BYTES)
+        self.snapshot_sequence = 0
+        self._prune_through = 0
+
+    @property
+    def is_busy(self) -> bool:
+        return self._parts is not None or self._prune_through > 0
+
+    def watch(self, state: QueueState, link: str) -> None:
+        """Start a snapshot of `state` if one is due. Copies references only."""
+        since = state.sequence - self.snapshot_sequence
+        if self._parts is None and since >= max(
+            self._options.snapshot_every, (len(state.pending) + len(state.active)) // 2
+        ):
+            self.start(state, link)
+
+    def start(self, state: QueueState, link: str) -> None:
+        parts = freeze(state, limits.SNAPSHOT_PART_ITEMS_MAX)
+        first = next(parts)  # everything that can change is copied here
+        self._parts = _chain(first, parts)
+        self._digest = hashlib.blake2b(digest_size=CHECKSUM_BYTES)
+        self._written = 0
+        self._pending = SnapshotRef(state.sequence, state.epoch, link, state.at, 0, "")
+
+    async def step(self, now: int) -> None:
+        """Write one part, or finish, or prune a little."""
+        if self._parts is None:
+            if self._prune_through:
+                await self._prune(now)
+            return
+        assert self._pending is not None
+        part = next(self._parts, None)
+        if part is not None:
+            body = _encoder.encode(part)
+            self._digest.update(body)
+            await self._backend.write_part(self._pending.sequence, self._written, body)
+            self._written += 1
+            return
+        done = msgspec.structs.replace(
+            self._pending, parts=self._written, checksum=self._digest.hexdigest()
+        )
+        await self._backend.finish_snapshot(done)
+        self._parts, self._pending = None, None
+        self.snapshot_sequence = self._prune_through = done.sequence
+
+    async def _prune(self, now: int) -> None:
+        slowest = await self._slowest()
+        through = self._prune_through if slowest is None else min(self._prune_through, slowest)
+        before = now - self._options.retain_ms
+        most = limits.PRUNE_ENVELOPES_MAX
+        gone = await self._backend.prune(through, before_ms=before, limit=most)
+        if gone < most:
+            self._prune_through = 0
+
+
+def _chain(first: Part, rest: Iterator[Part]) -> Iterator[Part]:
+    yield first
+    yield from rest

@@ -1,0 +1,384 @@
+"""A shard: one state, one journal, one task that turns. Decide, append, then answer.
+
+Calls come in from any thread through `offer`; outcomes go out through each call's `reply`, on the
+shard's own thread, after the append that carries them. A failed append ends the term: every caller of
+that turn hears what is known, the shard leaves service, recovers from the journal and starts a new epoch.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+
+import msgspec
+
+from omnirelay.journal.backend import JournalBackend
+from omnirelay.journal.bell import Bell
+from omnirelay.journal.writer import Writer
+from omnirelay.lease.answers import Answer, answer
+from omnirelay.lease.commands import Inspect, ListDead, ReadStats, StartEpoch
+from omnirelay.lease.options import QueueOptions
+from omnirelay.lease.state import QueueState
+from omnirelay.mesh.calls import Call, LeaseCall, Outcome
+from omnirelay.mesh.keeper import Keeper, KeepOptions, Slowest
+from omnirelay.mesh.recovery import recover
+from omnirelay.mesh.turn import Turn
+from omnirelay.mesh.waiters import EnqueueWaiters, LeaseWaiters
+from omnirelay.model import limits
+from omnirelay.model.errors import (
+    Closed,
+    Corrupt,
+    DiskFull,
+    JournalError,
+    JournalOwned,
+    OmniRelayError,
+    OutcomeUnknown,
+    Overloaded,
+    Recovering,
+    TooLittleDurability,
+    Unavailable,
+)
+from omnirelay.model.ports import Clock, Ids, ShardClock, failpoint
+
+log = logging.getLogger(__name__)
+
+AnyCall = Call | LeaseCall
+_READS = (ReadStats, Inspect, ListDead)
+_FINAL = (Corrupt, JournalOwned, TooLittleDurability)
+"""Failures that trying again cannot mend; the shard stops and says why."""
+
+
+class ShardOptions(msgspec.Struct, frozen=True, kw_only=True):
+    node: str
+    queue: QueueOptions = QueueOptions()
+    keep: KeepOptions = KeepOptions()
+    require: str | None = None
+    """The least the journal must survive: process_kill, power_loss or node_loss."""
+    retry_min_s: float = 0.05
+    retry_max_s: float = 2.0
+
+
+async def _nobody() -> int | None:
+    return None
+
+
+class Shard:
+    def __init__(
+        self,
+        backend: JournalBackend,
+        options: ShardOptions,
+        *,
+        clock: Clock,
+        ids: Ids,
+        slowest: Slowest = _nobody,
+    ) -> None:
+        self.name = backend.shard
+        self.bell = Bell()
+        self.state = QueueState()
+        self.ready = asyncio.Event()
+        self.failure: OmniRelayError | None = None
+        """Why the shard does not serve at present."""
+        self._backend = backend
+        self._options = options
+        self._clock = clock
+        self._time = ShardClock(clock)
+        self._ids = ids
+        self._slowest = slowest
+        self._writer: Writer | None = None
+        self._keeper = Keeper(backend, options.keep, slowest)
+        self._inbox: deque[AnyCall] = deque()
+        self._leases = LeaseWaiters()
+        self._enqueues = EnqueueWaiters()
+        self._idle: asyncio.Future[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping = False
+
+    # -- callers, from any thread -------------------------------------------------------------
+
+    def offer(self, call: AnyCall) -> None:
+        """Hand in a call. Its reply comes later, on the shard's thread. Raises Overloaded, or
+        Closed once the shard stops."""
+        if self._stopping:
+            raise Closed(f"shard {self.name} is closed")
+        if len(self._inbox) >= limits.INBOX_MAX:
+            raise Overloaded(f"shard {self.name}: {limits.INBOX_MAX} calls are waiting; slow down")
+        self._inbox.append(call)
+        if self._idle is not None:
+            self._wake()
+
+    def stop(self) -> None:
+        """Finish what is in hand, then end `run`."""
+        self._stopping = True
+        self._wake()
+
+    def _wake(self) -> None:
+        idle, self._idle = self._idle, None
+        if idle is not None and self._loop is not None:
+            self._loop.call_soon_threadsafe(_resolve, idle)
+
+    # -- the task ---------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Serve until `stop`, or until a failure that cannot be mended, which is raised."""
+        self._loop = asyncio.get_running_loop()
+        pause_s = self._options.retry_min_s
+        try:
+            while not self._stopping:
+                try:
+                    await self._take_office()
+                    pause_s = self._options.retry_min_s
+                    await self._serve()
+                except OmniRelayError as error:
+                    self._step_down(error)
+                    if isinstance(error, _FINAL):
+                        raise
+                    await self._sleep(pause_s)
+                    pause_s = min(pause_s * 2, self._options.retry_max_s)
+        finally:
+            self._stopping = True
+            self._refuse_all(self.failure or Closed(f"shard {self.name} is closed"))
+            await self._backend.close()
+
+    async def _take_office(self) -> None:
+        """Recover, then append the epoch that makes this node the writer."""
+        await self._backend.open()
+        durability = await self._backend.durability()
+        durability.require(self._options.require, self._backend.name)
+        recovered = await recover(self._backend)
+        self.state = recovered.state
+        head = await self._backend.head()
+        self._time = ShardClock(self._clock, floor_ms=self.state.at)
+        epoch = self.state.epoch + 1
+        self._writer = Writer(self._backend, head, epoch=epoch, node=self._options.node)
+        self._keeper = Keeper(self._backend, self._options.keep, self._slowest)
+        self._keeper.snapshot_sequence = recovered.snapshot_sequence
+        failpoint("shard.before_epoch")
+        turn = self._turn()
+        origin = self._ids.lease_id()
+        turn.apply(StartEpoch(epoch=epoch, node=self._options.node, origin=origin))
+        await self._commit(turn)
+        self.failure = None
+        self.ready.set()
+        log.info("shard %s serves epoch %d from sequence %d", self.name, epoch, self._writer.last)
+
+    def _step_down(self, error: OmniRelayError) -> None:
+        self.ready.clear()
+        self.failure = error
+        self._writer = None
+        log.warning("shard %s left service: %s", self.name, error.message)
+        self._refuse_all(error)
+
+    async def _serve(self) -> None:
+        assert self._writer is not None
+        while True:
+            if not self._inbox and not self._is_due():
+                if self._stopping:
+                    return
+                if self._keeper.is_busy:
+                    await self._keeper.step(self._time.now_ms())
+                    await asyncio.sleep(0)
+                    continue
+                await self._rest()
+                continue
+            turn = self._turn()
+            self._play(turn)
+            await self._commit(turn)
+            self._keeper.watch(self.state, self._writer.link)
+            if self._keeper.is_busy:
+                await self._keeper.step(turn.now)
+
+    def _turn(self) -> Turn:
+        return Turn(self.state, self._options.queue, self._ids, self._time.now_ms())
+
+    def _play(self, turn: Turn) -> None:
+        calls: list[AnyCall] = []
+        inbox = self._inbox
+        while inbox and len(calls) < limits.TURN_COMMANDS_MAX:
+            calls.append(inbox.popleft())
+        beats = turn.beat([call for call in calls if type(call) is Call])
+        self._resume_enqueues(turn)
+        for position, call in enumerate(calls):
+            if turn.is_full:
+                # What does not fit goes first in the next turn, in its old order.
+                inbox.extendleft(reversed(calls[position:]))
+                break
+            if type(call) is Call:
+                self._play_call(turn, call, beats)
+            else:
+                assert isinstance(call, LeaseCall)
+                self._play_lease(turn, call)
+        turn.expire()
+        self._serve_waiters(turn)
+
+    def _play_call(
+        self, turn: Turn, call: Call, beats: dict[tuple[str, object], Outcome]
+    ) -> None:
+        if turn.handle(call, beats):  # type: ignore[arg-type]
+            return
+        wait = self._options.queue.enqueue_wait_ms if call.wait_ms is None else call.wait_ms
+        call.deadline = turn.now + wait
+        self._enqueues.add(call)
+
+    def _play_lease(self, turn: Turn, call: LeaseCall) -> None:
+        if call.withdrawn:
+            return
+        if self._leases and call.wait_ms > 0 and self._has_elders(call):
+            # Somebody has waited for the same work longer: take a place behind them.
+            self._await_work(turn, call)
+        elif not turn.lease(call):
+            self._await_work(turn, call)
+
+    def _has_elders(self, call: LeaseCall) -> bool:
+        return self._leases.has_group(call.resource_types)
+
+    def _await_work(self, turn: Turn, call: LeaseCall) -> None:
+        if call.wait_ms <= 0:
+            turn.give_up(call)
+        elif len(self._leases) >= limits.WAITERS_MAX:
+            why = f"shard {self.name}: {limits.WAITERS_MAX} lease calls are waiting"
+            turn.replies.append((call, (Overloaded(why),)))
+        else:
+            call.deadline = turn.now + min(call.wait_ms, limits.WAIT_MS_MAX)
+            self._leases.add(call)
+
+    def _resume_enqueues(self, turn: Turn) -> None:
+        while not self.state.paused and not turn.is_full:
+            call = self._enqueues.pop()
+            if call is None:
+                break
+            if not turn.handle(call, {}):
+                self._enqueues.put_back(call)
+                break
+
+    def _serve_waiters(self, turn: Turn) -> None:
+        state = self.state
+        state.ripen(turn.now)
+        while not turn.is_full and len(self._leases):
+            call = self._leases.next_served(lambda types: state.lanes.first(types) is not None)
+            if call is None:
+                break
+            served = turn.lease(call)
+            assert served, "a waiter was told there is work"
+        for call in self._leases.overdue(turn.now):
+            turn.give_up(call)
+        self._resume_enqueues(turn)
+        for late in self._enqueues.overdue(turn.now):
+            late.wait_ms = 0
+            turn.handle(late, {})
+
+    async def _commit(self, turn: Turn) -> None:
+        assert self._writer is not None
+        if turn.records:
+            failpoint("shard.before_append")
+            try:
+                await self._writer.append(turn.records, (turn.pending, turn.active), turn.now)
+            except OmniRelayError as error:
+                refusal = _refusal(error)
+                for call, _ in turn.replies:
+                    call.reply((refusal,) * _width(call))
+                raise
+            failpoint("shard.after_append")
+            self.bell.ring(self._writer.last)
+        for call, outcomes in turn.replies:
+            call.reply(outcomes)
+        failpoint("shard.after_reply")
+
+    # -- waiting ------------------------------------------------------------------------------
+
+    def _is_due(self) -> bool:
+        at = self._next_at()
+        return at is not None and at <= self._time.now_ms()
+
+    def _next_at(self) -> int | None:
+        expiry = self.state.deadlines.next_at()
+        times = [
+            None if expiry is None else expiry + self._options.queue.sweep_interval_ms,
+            self._leases.next_deadline(),
+            self._enqueues.next_deadline(),
+            self.state.next_ripe_at() if len(self._leases) else None,
+        ]
+        return min((at for at in times if at is not None), default=None)
+
+    async def _rest(self) -> None:
+        """Sleep until a call comes in or something is due."""
+        assert self._loop is not None
+        idle = self._loop.create_future()
+        self._idle = idle
+        if self._inbox or self._stopping:  # offered between the last look and now
+            self._idle = None
+            return
+        at = self._next_at()
+        timer = None
+        if at is not None:
+            delay = max(0, at - self._time.now_ms()) / 1000
+            timer = self._loop.call_later(delay, _resolve, idle)
+        try:
+            await idle
+        finally:
+            self._idle = None
+            if timer is not None:
+                timer.cancel()
+
+    async def _sleep(self, seconds: float) -> None:
+        """Pause between two attempts to take office; reads are answered meanwhile."""
+        assert self._loop is not None
+        until = self._loop.time() + seconds
+        while not self._stopping and self._loop.time() < until:
+            idle = self._loop.create_future()
+            self._idle = idle
+            timer = self._loop.call_later(max(0.0, until - self._loop.time()), _resolve, idle)
+            if not self._inbox:
+                await idle
+            self._idle = None
+            timer.cancel()
+            assert self.failure is not None
+            self._refuse_all(self.failure)
+
+    # -- saying no ----------------------------------------------------------------------------
+
+    def _refuse_all(self, error: OmniRelayError) -> None:
+        waiting: list[AnyCall] = [*self._inbox, *self._leases.clear(), *self._enqueues.clear()]
+        self._inbox.clear()
+        refusal = _not_serving(self.name, error)
+        for call in waiting:
+            call.reply([self._read(command) or refusal for command in _commands(call)])
+
+    def _read(self, command: object) -> Answer | None:
+        """Reads are answered from what was recovered, even while nothing can be written."""
+        if not isinstance(command, _READS) or isinstance(self.failure, _FINAL):
+            return None
+        if self.state.sequence == 0:
+            return None
+        try:
+            found = answer(self.state, command, (), self._time.now_ms(), self._options.queue)
+        except OmniRelayError:
+            return None
+        return found
+
+
+def _commands(call: AnyCall) -> Sequence[object]:
+    return call.commands if isinstance(call, Call) else (None,)
+
+
+def _width(call: AnyCall) -> int:
+    return len(_commands(call))
+
+
+def _refusal(error: OmniRelayError) -> OmniRelayError:
+    """What a caller of a failed turn may believe."""
+    if isinstance(error, DiskFull | OutcomeUnknown):
+        return error
+    if isinstance(error, JournalError):  # fenced, taken: nothing was written by this turn
+        return Unavailable(f"nothing was changed: {error.message}")
+    return OutcomeUnknown(f"the journal did not confirm: {error.message}")
+
+
+def _not_serving(name: str, error: OmniRelayError) -> OmniRelayError:
+    if isinstance(error, DiskFull | Closed | Corrupt | JournalOwned):
+        return error
+    return Recovering(f"shard {name} is recovering: {error.message}; nothing was changed, try again")
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,138 @@
+"""One turn of a shard: take what waits, decide it against the working state, gather the records.
+
+Nothing is answered here. The shard appends what was gathered, then lets the answers go.
+"""
+
+from collections.abc import Sequence
+
+from omnirelay.lease.answers import Answer, Beats, Leased, answer
+from omnirelay.lease.commands import (
+    Command,
+    Enqueue,
+    Expire,
+    Grant,
+    Heartbeat,
+)
+from omnirelay.lease.decide import decide
+from omnirelay.lease.evolve import evolve
+from omnirelay.lease.options import QueueOptions
+from omnirelay.lease.records import Record
+from omnirelay.lease.state import QueueState
+from omnirelay.mesh.calls import Call, LeaseCall, LeaseReply, Outcome
+from omnirelay.model import limits
+from omnirelay.model.errors import Backpressure, InvalidArgument, NothingToLease, OmniRelayError
+from omnirelay.model.items import Token
+from omnirelay.model.ports import Ids
+
+
+class Turn:
+    def __init__(self, state: QueueState, options: QueueOptions, ids: Ids, now: int) -> None:
+        self.state = state
+        self.options = options
+        self.now = now
+        self.records: list[Record] = []
+        self.pending: list[int] = []
+        self.active: list[int] = []
+        self.replies: list[tuple[Call | LeaseCall, Sequence[Outcome]]] = []
+        self._ids = ids
+        self._bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        return (
+            len(self.records) >= limits.ENVELOPE_RECORDS_MAX
+            or self._bytes >= limits.ENVELOPE_BYTES_MAX
+        )
+
+    def apply(self, command: Command) -> Answer | tuple[Leased, ...] | None:
+        records = decide(self.state, command, self.now, self.options)
+        state = self.state
+        for record in records:
+            evolve(state, record, self.now)
+            self.records.append(record)
+            self.pending.append(len(state.pending))
+            self.active.append(len(state.active))
+        if type(command) is Enqueue:
+            self._bytes += len(command.payload.body) * 4 // 3 + 256
+        return answer(state, command, records, self.now, self.options)
+
+    def beat(self, calls: Sequence[Call]) -> dict[tuple[str, Token], Outcome]:
+        """All heartbeats of these calls, one record for each principal. They go first: a holder
+        that was in time must not lose to the expiry of the same turn."""
+        tokens: dict[str, dict[Token, None]] = {}
+        for call in calls:
+            for command in call.commands:
+                if type(command) is Heartbeat:
+                    tokens.setdefault(command.principal, {}).update(dict.fromkeys(command.tokens))
+        outcomes: dict[tuple[str, Token], Outcome] = {}
+        for principal, named in tokens.items():
+            beats = self.apply(Heartbeat(tokens=tuple(named), principal=principal))
+            assert isinstance(beats, Beats)
+            for token, outcome in zip(named, beats.outcomes, strict=True):
+                outcomes[(principal, token)] = outcome
+        return outcomes
+
+    def handle(self, call: Call, beats: dict[tuple[str, Token], Outcome]) -> bool:
+        """Decide the call's commands, going on where it last stopped. False: it met backpressure
+        and may wait."""
+        for command in call.commands[len(call.outcomes) :]:
+            outcome: Outcome
+            if type(command) is Heartbeat:
+                found = tuple(beats[(command.principal, token)] for token in command.tokens)
+                outcome = Beats(found)  # type: ignore[arg-type]
+            else:
+                try:
+                    outcome = self.apply(command)  # type: ignore[assignment]
+                except Backpressure as refused:
+                    if call.wait_ms is None or call.wait_ms > 0:
+                        return False
+                    outcome = refused
+                except OmniRelayError as refused:
+                    outcome = refused
+            call.outcomes.append(outcome)
+        self.replies.append((call, call.outcomes))
+        return True
+
+    def lease(self, call: LeaseCall) -> bool:
+        """Grant what the call asks for, as far as there is any. False: there is nothing yet."""
+        leases: list[Leased] = []
+        try:
+            _check(call)
+            for index in range(call.max_items):
+                granted = self.apply(
+                    Grant(
+                        principal=call.principal,
+                        peer_id=call.peer_id,
+                        lease_id=self._ids.lease_id(),
+                        resource_types=call.resource_types,
+                        lease_duration_ms=call.lease_duration_ms,
+                        request_id=call.request_id,
+                        index=index,
+                    )
+                )
+                if granted is None:
+                    break
+                assert isinstance(granted, tuple)
+                leases.extend(granted)
+                if len(leases) >= call.max_items:
+                    break
+        except OmniRelayError as refused:
+            self.replies.append((call, (refused,)))
+            return True
+        if not leases:
+            return False
+        self.replies.append((call, (LeaseReply(tuple(leases)),)))
+        return True
+
+    def give_up(self, call: LeaseCall) -> None:
+        self.replies.append((call, (NothingToLease(),)))
+
+    def expire(self) -> None:
+        self.apply(Expire(limit=limits.ENVELOPE_RECORDS_MAX))
+
+
+def _check(call: LeaseCall) -> None:
+    if not 1 <= call.max_items <= limits.BATCH_MAX:
+        raise InvalidArgument(f"maxItems is {call.max_items}, must be 1 to {limits.BATCH_MAX}")
+    if call.resource_types is not None and len(call.resource_types) > limits.RESOURCE_TYPES_MAX:
+        raise InvalidArgument(f"at most {limits.RESOURCE_TYPES_MAX} resource types a call")

@@ -1,0 +1,245 @@
+"""`sqlite:///path` — one file, WAL, synced on every commit.
+
+The methods are async by contract but block: the writer that calls them runs on a thread of its own
+(docs/adr/0002), and readers run on another.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import apsw
+
+from omnirelay.journal.backend import Durability, Head, JournalReader, SnapshotRef
+from omnirelay.journal.format import Sealed
+from omnirelay.model.errors import Corrupt, Fenced, SequenceTaken
+from omnirelay.model.ports import failpoint
+from omnirelay.stores.highwater import HighWater, Mark
+from omnirelay.stores.sqlite_file import OwnerLock, connect, migrate, scalar, translate
+
+SAFE_SQLITE = 3051003
+"""From here on, two connections that checkpoint at once cannot corrupt the WAL."""
+
+_HEAD = (
+    "SELECT last, epoch, written_at, first FROM journal WHERE shard = ? ORDER BY first DESC LIMIT 1"
+)
+_INSERT = "INSERT INTO journal VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT))"
+# The envelope that holds `after + 1` may begin before it, so the last one that begins at or before
+# it counts too; the filter on `last` drops it if it ended earlier.
+_READ = (
+    "SELECT first, CAST(body AS BLOB) FROM journal WHERE shard = ?1 AND last > ?2 AND first >= "
+    "coalesce((SELECT max(first) FROM journal WHERE shard = ?1 AND first <= ?2 + 1), 0) "
+    "ORDER BY first LIMIT ?3"
+)
+
+
+class SqliteReader:
+    def __init__(self, path: str, shard: str, *, vfs: str | None = None) -> None:
+        self.path = path
+        self.shard = shard
+        self._vfs = vfs
+        self._connection: apsw.Connection | None = None
+
+    @property
+    def _db(self) -> apsw.Connection:
+        if self._connection is None:
+            self._connection = connect(self.path, read_only=True, vfs=self._vfs)
+        return self._connection
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except apsw.Error as error:
+            raise translate(error, f"{self.path} ({self.shard})") from error
+
+    async def head(self) -> Head:
+        with self._errors():
+            row = self._db.execute(_HEAD, (self.shard,)).fetchone()
+            if row is None:
+                return Head()
+            tail = scalar(
+                self._db,
+                "SELECT substr(body, -34, 32) FROM journal WHERE shard = ? AND first = ?",
+                self.shard,
+                row[3],
+            )
+            return Head(row[0], row[1], tail, row[2])
+
+    async def first(self) -> int:
+        with self._errors():
+            sql = "SELECT min(first) FROM journal WHERE shard = ?"
+            return scalar(self._db, sql, self.shard) or 1
+
+    async def read(self, after: int, limit: int) -> list[bytes]:
+        with self._errors():
+            rows = self._db.execute(_READ, (self.shard, after, limit)).fetchall()
+        if rows and rows[0][0] > after + 1:
+            raise Corrupt(
+                self.shard, after + 1, f"it is gone; the journal goes on at {rows[0][0]}"
+            )
+        return [row[1] for row in rows]
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+class SqliteJournal(SqliteReader):
+    """The writer's handle. `owner=False` leaves out the owner's lock: the conditional append alone
+    then keeps two writers apart, as on any other store."""
+
+    name = "sqlite"
+
+    def __init__(
+        self, path: str, shard: str, *, vfs: str | None = None, owner: bool = True
+    ) -> None:
+        super().__init__(path, shard, vfs=vfs)
+        self._lock = OwnerLock(f"{path}-owner") if owner else None
+        self._high_water = HighWater(f"{path}-{shard}.mark")
+
+    @property
+    def _db(self) -> apsw.Connection:
+        assert self._connection is not None, "the journal is not open"
+        return self._connection
+
+    async def open(self) -> None:
+        await self._disconnect()
+        if self._lock is not None and not self._lock.is_taken:
+            self._lock.take(self.path)
+        with self._errors():
+            self._connection = connect(self.path, vfs=self._vfs)
+            migrate(self._connection, self.path)
+        self._check_mark(self._high_water.open(), await self.head())
+
+    def _check_mark(self, mark: Mark | None, head: Head) -> None:
+        if mark is None:
+            return
+        hint = f"if that loss is accepted, remove {self._high_water.path}"
+        if head.last < mark.last:
+            raise Corrupt(
+                self.shard,
+                head.last + 1,
+                f"the journal ends at {head.last} but {mark.last} was acknowledged; {hint}",
+            )
+        if head.last == mark.last and head.checksum != mark.checksum:
+            raise Corrupt(
+                self.shard, head.last, f"its end is not the one that was acknowledged; {hint}"
+            )
+
+    async def close(self) -> None:
+        await self._disconnect()
+        self._high_water.close()
+        if self._lock is not None:
+            self._lock.drop()
+
+    async def _disconnect(self) -> None:
+        """A new connection starts from what is really on the disk, so whatever the old one says
+        on its way out does not matter."""
+        try:
+            await super().close()
+        except apsw.Error:
+            self._connection = None
+
+    async def durability(self) -> Durability:
+        level = scalar(self._db, "PRAGMA synchronous")
+        safe = level == 2 and apsw.SQLITE_VERSION_NUMBER >= SAFE_SQLITE
+        condition = (
+            f"WAL, synchronous={level}, SQLite {apsw.sqlite_lib_version()}, a local file system, "
+            f"one process"
+        )
+        return Durability(True, safe, False, condition)
+
+    async def append(self, sealed: Sealed, *, expected: int) -> None:
+        assert sealed.first == expected + 1
+        with self._errors():
+            db = self._db
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                self._check_turn(sealed, expected)
+                row = (sealed.shard, sealed.first, sealed.last, sealed.epoch, sealed.time)
+                db.execute(_INSERT, (*row, sealed.body))
+                failpoint("sqlite.before_commit")
+                db.execute("COMMIT")
+            except BaseException:
+                if not db.get_autocommit():
+                    _roll_back(db)
+                raise
+        failpoint("sqlite.after_commit")
+        self._high_water.write(Mark(sealed.last, sealed.epoch, sealed.checksum))
+
+    def _check_turn(self, sealed: Sealed, expected: int) -> None:
+        row = self._db.execute(_HEAD, (self.shard,)).fetchone()
+        last, epoch = (0, 0) if row is None else (row[0], row[1])
+        if epoch > sealed.epoch:
+            raise Fenced(self.shard, sealed.epoch, epoch)
+        if last != expected:
+            raise SequenceTaken(self.shard, expected, last)
+
+    def reader(self) -> JournalReader:
+        return SqliteReader(self.path, self.shard, vfs=self._vfs)
+
+    async def write_part(self, sequence: int, part: int, body: bytes) -> None:
+        with self._errors():
+            if part == 0:
+                self._drop_parts(sequence, unfinished=True)
+            row = (self.shard, sequence, part, body)
+            self._db.execute("INSERT OR REPLACE INTO snapshot_parts VALUES (?, ?, ?, ?)", row)
+        failpoint("snapshot.after_part")
+
+    async def finish_snapshot(self, ref: SnapshotRef) -> None:
+        row = (self.shard, ref.sequence, ref.epoch, ref.link, ref.time, ref.parts, ref.checksum)
+        with self._errors():
+            sql = "INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?, ?, ?)"
+            self._db.execute(sql, row)
+            failpoint("snapshot.after_finish")
+            self._drop_parts(ref.sequence, unfinished=False)
+
+    def _drop_parts(self, keep: int, *, unfinished: bool) -> None:
+        """Drop parts no finished snapshot needs, a few at a time to keep each commit short."""
+        finished = keep
+        if unfinished:
+            sql = "SELECT sequence FROM snapshots WHERE shard = ?"
+            finished = scalar(self._db, sql, self.shard) or 0
+        while True:
+            self._db.execute(
+                "DELETE FROM snapshot_parts WHERE rowid IN (SELECT rowid FROM snapshot_parts "
+                "WHERE shard = ? AND sequence != ? LIMIT 8)",
+                (self.shard, finished),
+            )
+            if self._db.changes() == 0:
+                return
+
+    async def snapshot(self) -> SnapshotRef | None:
+        with self._errors():
+            sql = (
+                "SELECT sequence, epoch, link, written_at, parts, checksum FROM snapshots "
+                "WHERE shard = ?"
+            )
+            row = self._db.execute(sql, (self.shard,)).fetchone()
+        return None if row is None else SnapshotRef(*row)
+
+    async def read_part(self, sequence: int, part: int) -> bytes:
+        with self._errors():
+            sql = "SELECT body FROM snapshot_parts WHERE shard = ? AND sequence = ? AND part = ?"
+            body = scalar(self._db, sql, self.shard, sequence, part)
+        if body is None:
+            raise Corrupt(self.shard, sequence, f"part {part} of its snapshot is missing")
+        return bytes(body)
+
+    async def prune(self, through: int, *, before_ms: int, limit: int) -> int:
+        with self._errors():
+            self._db.execute(
+                "DELETE FROM journal WHERE rowid IN (SELECT rowid FROM journal WHERE shard = ?1 "
+                "AND last <= ?2 AND written_at <= ?4 AND first < (SELECT max(first) FROM journal WHERE shard = ?1) "
+                "ORDER BY first LIMIT ?3)",
+                (self.shard, through, limit, before_ms),
+            )
+            return self._db.changes()
+
+
+def _roll_back(db: apsw.Connection) -> None:
+    try:
+        db.execute("ROLLBACK")
+    except apsw.Error:
+        return  # the connection is closed and reopened after any failure, which rolls back too
