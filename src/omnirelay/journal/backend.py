@@ -59,6 +59,11 @@ class SnapshotRef(msgspec.Struct, frozen=True):
 class JournalReader(Protocol):
     """Reads one shard; independent of the writer, in this process or another."""
 
+    @property
+    def blocks(self) -> bool:
+        """True: the methods block the calling thread rather than suspend, so a loop that has other
+        things to do must call them elsewhere."""
+
     async def head(self) -> Head: ...
 
     async def first(self) -> int:

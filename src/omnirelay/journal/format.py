@@ -107,7 +107,9 @@ def unseal(body: bytes, *, shard: str, at: int) -> Envelope:
     """Check and parse one stored envelope. `at` is the sequence it is stored under, for the error."""
     if body[-_TAIL_LENGTH : -_TAIL_LENGTH + len(_TAIL_OPEN)] != _TAIL_OPEN:
         raise Corrupt(shard, at, "the envelope has no checksum; its end is missing")
-    stored = body[-len(_TAIL_CLOSE) - 2 * CHECKSUM_BYTES : -len(_TAIL_CLOSE)].decode("ascii", "replace")
+    stored = body[-len(_TAIL_CLOSE) - 2 * CHECKSUM_BYTES : -len(_TAIL_CLOSE)].decode(
+        "ascii", "replace"
+    )
     if body[-len(_TAIL_CLOSE) :] != _TAIL_CLOSE:
         raise Corrupt(shard, at, "the envelope does not end as it was written")
     actual = checksum(memoryview(body)[:-_TAIL_LENGTH])
@@ -120,9 +122,7 @@ def unseal(body: bytes, *, shard: str, at: int) -> Envelope:
     except msgspec.DecodeError as error:
         raise Corrupt(shard, at, f"the envelope cannot be read: {error}") from None
     if envelope.shard != shard or envelope.first != at:
-        raise Corrupt(
-            shard, at, f"the envelope stored here is {envelope.shard} {envelope.first}"
-        )
+        raise Corrupt(shard, at, f"the envelope stored here is {envelope.shard} {envelope.first}")
     count = envelope.last - envelope.first + 1
     if not count == len(envelope.records) == len(envelope.pending) == len(envelope.active):
         raise Corrupt(shard, at, f"the envelope claims {count} records and has other counts")
@@ -134,6 +134,14 @@ def _upgrade(body: bytes, shard: str, at: int) -> bytes:
     raise Corrupt(
         shard, at, f"format version {version} is newer than this program knows ({VERSION}): upgrade"
     )
+
+
+def first_of(body: bytes) -> int:
+    """The sequence an envelope claims to begin at, before anything is checked. 0 if unreadable."""
+    try:
+        return msgspec.json.decode(body, type=_Version).first
+    except msgspec.DecodeError:
+        return 0
 
 
 class Chain:

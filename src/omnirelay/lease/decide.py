@@ -59,7 +59,9 @@ def decide(state: QueueState, command: Command, now: int, options: QueueOptions)
     return _DECIDE[type(command)](state, command, now, options)
 
 
-def _start_epoch(state: QueueState, command: StartEpoch, now: int, options: QueueOptions) -> Records:
+def _start_epoch(
+    state: QueueState, command: StartEpoch, now: int, options: QueueOptions
+) -> Records:
     return (EpochStarted(command.epoch, command.node, command.origin, options.rules()),)
 
 
@@ -110,8 +112,9 @@ def _grant(state: QueueState, command: Grant, now: int, options: QueueOptions) -
             return ()
         if served is not None:
             # A late copy of a request whose work is over must not take another item for nobody.
-            raise StaleToken(0, "this lease request was answered and its lease is over; "
-                             "use a new request id")
+            raise StaleToken(
+                0, "this lease request was answered and its lease is over; use a new request id"
+            )
     state.ripen(now)
     item = state.lanes.first(command.resource_types)
     if item is None:

@@ -102,7 +102,9 @@ def to_item(pending: PendingItem) -> Item:
         raise InvalidRestore("pending_item_required", "every restored item must be a pending item")
     check_payload(pending.payload)
     if pending.sequence_id < 1:
-        raise InvalidRestore("sequence_id", f"sequenceId is {pending.sequence_id}, must be 1 or more")
+        raise InvalidRestore(
+            "sequence_id", f"sequenceId is {pending.sequence_id}, must be 1 or more"
+        )
     if not 1 <= pending.attempt <= limits.ATTEMPTS_MAX:
         raise InvalidRestore("attempt", f"attempt is {pending.attempt}, must be 1 or more")
     token = pending.last_ownership_token

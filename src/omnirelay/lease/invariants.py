@@ -51,7 +51,9 @@ def _lines(state: QueueState) -> list[str]:
     found = []
     waiting = {item.sequence_id for item in state.waiting()}
     if waiting != set(state.pending):
-        found.append(f"waiting lines hold {sorted(waiting)[:9]}, pending {sorted(state.pending)[:9]}")
+        found.append(
+            f"waiting lines hold {sorted(waiting)[:9]}, pending {sorted(state.pending)[:9]}"
+        )
     for sequence_id in state.delayed:
         if sequence_id not in state.pending:
             found.append(f"item {sequence_id} is delayed but not pending")

@@ -62,9 +62,7 @@ def replay(state: QueueState, envelope: Envelope) -> None:
         )
 
 
-async def _from_snapshot(
-    backend: JournalBackend, ref: SnapshotRef
-) -> tuple[QueueState, Chain]:
+async def _from_snapshot(backend: JournalBackend, ref: SnapshotRef) -> tuple[QueueState, Chain]:
     digest = hashlib.blake2b(digest_size=CHECKSUM_BYTES)
     parts: list[Part] = []
     try:

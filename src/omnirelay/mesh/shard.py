@@ -210,9 +210,7 @@ class Shard:
         turn.expire()
         self._serve_waiters(turn)
 
-    def _play_call(
-        self, turn: Turn, call: Call, beats: dict[tuple[str, object], Outcome]
-    ) -> None:
+    def _play_call(self, turn: Turn, call: Call, beats: dict[tuple[str, object], Outcome]) -> None:
         if turn.handle(call, beats):  # type: ignore[arg-type]
             return
         wait = self._options.queue.enqueue_wait_ms if call.wait_ms is None else call.wait_ms
@@ -376,7 +374,9 @@ def _refusal(error: OmniRelayError) -> OmniRelayError:
 def _not_serving(name: str, error: OmniRelayError) -> OmniRelayError:
     if isinstance(error, DiskFull | Closed | Corrupt | JournalOwned):
         return error
-    return Recovering(f"shard {name} is recovering: {error.message}; nothing was changed, try again")
+    return Recovering(
+        f"shard {name} is recovering: {error.message}; nothing was changed, try again"
+    )
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

@@ -99,7 +99,9 @@ class EnqueueWaiters:
         return late
 
     def next_deadline(self) -> int | None:
-        return min((call.deadline for call in self._calls if call.deadline is not None), default=None)
+        return min(
+            (call.deadline for call in self._calls if call.deadline is not None), default=None
+        )
 
     def clear(self) -> list[Call]:
         calls, self._calls = list(self._calls), deque()

@@ -1,6 +1,7 @@
 """What travels: a payload, its token, its last error, and a drained item. Wire names are camelCase."""
 
 from datetime import UTC, datetime
+
 import msgspec
 
 from omnirelay.model import limits

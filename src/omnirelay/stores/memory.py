@@ -19,6 +19,7 @@ class MemoryMedium:
 
 class MemoryJournal:
     name = "memory"
+    blocks = False
 
     def __init__(self, shard: str, medium: MemoryMedium | None = None) -> None:
         self.shard = shard

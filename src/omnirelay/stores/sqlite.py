@@ -33,6 +33,8 @@ _READ = (
 
 
 class SqliteReader:
+    blocks = True
+
     def __init__(self, path: str, shard: str, *, vfs: str | None = None) -> None:
         self.path = path
         self.shard = shard
@@ -74,9 +76,7 @@ class SqliteReader:
         with self._errors():
             rows = self._db.execute(_READ, (self.shard, after, limit)).fetchall()
         if rows and rows[0][0] > after + 1:
-            raise Corrupt(
-                self.shard, after + 1, f"it is gone; the journal goes on at {rows[0][0]}"
-            )
+            raise Corrupt(self.shard, after + 1, f"it is gone; the journal goes on at {rows[0][0]}")
         return [row[1] for row in rows]
 
     async def close(self) -> None:

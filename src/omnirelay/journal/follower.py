@@ -1,0 +1,116 @@
+"""Feeds one sink from the journal: from its checkpoint on, in order, without gaps, at its own pace."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from omnirelay.journal.backend import JournalReader
+from omnirelay.journal.bell import Bell
+from omnirelay.journal.checkpoint import CheckpointingSink
+from omnirelay.journal.events import Event, events_of
+from omnirelay.journal.format import Chain, first_of
+from omnirelay.model import limits
+from omnirelay.model.ports import Clock
+
+log = logging.getLogger(__name__)
+
+POLL_S = 0.5
+"""How long a reader trusts the bell: a writer in another process rings another bell."""
+
+
+class FollowerStatus(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    shard: str
+    position: int
+    sequence_lag: int
+    lag_ms: int
+    """Age of the oldest event not yet applied; 0 when there is none."""
+    failures: int
+    last_error: str | None
+
+
+async def tail(
+    reader: JournalReader, shard: str, after: int, *, bell: Bell | None = None, follow: bool = True
+) -> AsyncIterator[list[Event]]:
+    """Committed events after `after`, an envelope at a time, every link of the chain checked.
+
+    Raises Corrupt rather than skip: on a gap, a bad link, or a range that was pruned away.
+    """
+    chain: Chain | None = None
+    while True:
+        bodies = await reader.read(after, limits.READ_ENVELOPES_MAX)
+        for body in bodies:
+            if chain is None:
+                # The first envelope may begin before `after + 1`; what it follows is not known.
+                chain = Chain(shard, first_of(body) - 1, None)
+            envelope = chain.accept(body)
+            yield [event for event in events_of(envelope) if event.sequence_number > after]
+            after = envelope.last
+        if not bodies:
+            if not follow:
+                return
+            await (bell or Bell()).wait(after, POLL_S)
+
+
+class Follower:
+    """A sink that fails is retried with growing pauses and stays behind alone: nothing else waits
+    for it, except pruning."""
+
+    def __init__(
+        self, reader: JournalReader, sink: CheckpointingSink, *, bell: Bell, clock: Clock
+    ) -> None:
+        self._reader = reader
+        self._sink = sink
+        self._bell = bell
+        self._clock = clock
+        self._failures = 0
+        self._in_a_row = 0
+        self._last_error: str | None = None
+        self._oldest_waiting_ms: int | None = None
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self._feed()
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:
+                self._failures += 1
+                self._in_a_row += 1
+                self._last_error = f"{type(error).__name__}: {error}"
+                log.warning("sink %s fails: %s", self._sink.checkpoint.name, self._last_error)
+                await asyncio.sleep(min(0.05 * 2 ** min(self._in_a_row, 10), 5.0))
+
+    async def _feed(self) -> None:
+        checkpoint = self._sink.checkpoint
+        async for events in tail(
+            self._reader, checkpoint.shard, self._sink.position, bell=self._bell
+        ):
+            if not events:
+                continue
+            self._oldest_waiting_ms = int(events[0].timestamp.timestamp() * 1000)
+            for start in range(0, len(events), limits.SINK_BATCH_EVENTS_MAX):
+                await self._sink.deliver(events[start : start + limits.SINK_BATCH_EVENTS_MAX])
+            self._oldest_waiting_ms = None
+            self._last_error, self._in_a_row = None, 0
+
+    async def status(self) -> FollowerStatus:
+        head = await self._reader.head()
+        position = self._sink.position
+        behind = max(0, head.last - position)
+        waiting = self._oldest_waiting_ms
+        lag = 0
+        if behind:
+            lag = max(0, self._clock.wall_ms() - (waiting if waiting is not None else head.time))
+        checkpoint = self._sink.checkpoint
+        return FollowerStatus(
+            checkpoint.name,
+            checkpoint.shard,
+            position,
+            behind,
+            lag,
+            self._failures,
+            self._last_error,
+        )

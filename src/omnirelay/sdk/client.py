@@ -1,0 +1,324 @@
+"""The API of CONTRACT §7. Nothing here knows which wire it speaks through."""
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from types import TracebackType
+from typing import TypeVar
+
+from omnirelay.journal.checkpoint import Apply
+from omnirelay.journal.events import Event
+from omnirelay.journal.follower import FollowerStatus
+from omnirelay.lease.answers import (
+    Accepted,
+    Answer,
+    Count,
+    DeadPage,
+    DrainPage,
+    ItemView,
+    RestoreCount,
+    Stats,
+)
+from omnirelay.lease.commands import (
+    Command,
+    Complete,
+    Drain,
+    Enqueue,
+    Inspect,
+    ListDead,
+    Purge,
+    ReadStats,
+    Redrive,
+    Restore,
+)
+from omnirelay.mesh.calls import Outcome
+from omnirelay.model import limits
+from omnirelay.model.errors import InvalidPayload, OmniRelayError
+from omnirelay.model.items import Payload, PendingItem
+from omnirelay.model.ports import Clock, SystemClock
+from omnirelay.sdk.heart import Heart
+from omnirelay.sdk.lease import Lease, Leasing
+from omnirelay.sdk.link import Link, Wish
+
+A = TypeVar("A", bound=Answer)
+
+
+class Relay:
+    """A queue to enqueue to and lease from. Calls made at the same time travel together."""
+
+    def __init__(
+        self, link: Link, *, peer_id: str | None = None, clock: Clock | None = None
+    ) -> None:
+        self._link = link
+        self._clock = clock or SystemClock()
+        self._heart = Heart(link, self._clock)
+        self.peer_id = peer_id
+
+    # -- producing ----------------------------------------------------------------------------
+
+    async def enqueue(
+        self,
+        resource_type: str,
+        resource_id: str,
+        *,
+        body: bytes = b"",
+        partition_key: str | None = None,
+        attributes: dict[str, str] | None = None,
+        payload_encoding: str = "application/octet-stream",
+        request_id: str | None = None,
+        delay: float = 0.0,
+        priority: int = 0,
+        max_attempts: int | None = None,
+        lease_duration: float | None = None,
+    ) -> Accepted:
+        """Durable when it returns. The same `request_id` again gives the first item's id with
+        `duplicate` set. Waits while the queue is under backpressure, then raises Backpressure."""
+        payload = Payload(
+            resource_type,
+            resource_id,
+            partition_key,
+            payload_encoding,
+            body,
+            attributes,
+            request_id,
+        )
+        outcome = await self.one(
+            new_item(
+                payload,
+                delay=delay,
+                priority=priority,
+                max_attempts=max_attempts,
+                lease_duration=lease_duration,
+                peer_id=self.peer_id,
+            )
+        )
+        assert isinstance(outcome, Accepted)
+        return outcome
+
+    async def enqueue_many(
+        self, payloads: Iterable[Payload | Enqueue]
+    ) -> list[Accepted | OmniRelayError]:
+        """One commit for all of them, one outcome each: a refused item stops no other."""
+        commands = [
+            item if isinstance(item, Enqueue) else new_item(item, peer_id=self.peer_id)
+            for item in payloads
+        ]
+        outcomes: list[Accepted | OmniRelayError] = []
+        for start in range(0, len(commands), limits.BATCH_MAX):
+            outcomes.extend(  # type: ignore[arg-type]
+                await self._link.call(commands[start : start + limits.BATCH_MAX])
+            )
+        return outcomes
+
+    # -- working ------------------------------------------------------------------------------
+
+    def lease(
+        self,
+        *,
+        wait: float = 0.0,
+        types: Sequence[str] | None = None,
+        duration: float | None = None,
+        request_id: str | None = None,
+    ) -> Leasing:
+        """`async with relay.lease(wait=30) as lease:` completes on leaving, fails on an exception.
+        Raises NothingToLease when nothing came within `wait` seconds."""
+        return Leasing(self, self._wish(1, wait, types, duration, request_id))
+
+    async def lease_many(
+        self,
+        max_items: int,
+        *,
+        wait: float = 0.0,
+        types: Sequence[str] | None = None,
+        duration: float | None = None,
+        request_id: str | None = None,
+    ) -> list[Lease]:
+        """Up to `max_items` leases, at least one unless the wait passes; finish each by hand."""
+        return await self.take(self._wish(max_items, wait, types, duration, request_id))
+
+    def _wish(
+        self,
+        max_items: int,
+        wait: float,
+        types: Sequence[str] | None,
+        duration: float | None,
+        request_id: str | None,
+    ) -> Wish:
+        return Wish(
+            max_items=max_items,
+            wait_ms=round(wait * 1000),
+            resource_types=None if types is None else tuple(dict.fromkeys(types)),
+            lease_duration_ms=None if duration is None else round(duration * 1000),
+            request_id=request_id,
+            peer_id=self.peer_id,
+        )
+
+    async def take(self, wish: Wish) -> list[Lease]:
+        leased = await self._link.lease(wish)
+        # A grant that waited was made some time after we asked and some time before we hear of it.
+        # The first heartbeat, a third of the lease from now, sets the clock right either way.
+        now = self._clock.monotonic_ms()
+        leases = [Lease(self, one, now) for one in leased]
+        for lease in leases:
+            self._heart.add(lease)
+        return leases
+
+    async def complete_many(self, leases: Iterable[Lease]) -> list[Outcome]:
+        """One commit for all of them, one outcome each."""
+        ending = list(leases)
+        for lease in ending:
+            lease.is_over = True
+        return list(await self._link.call([Complete(token=lease.token) for lease in ending]))
+
+    # -- operating ----------------------------------------------------------------------------
+
+    async def stats(self) -> Stats:
+        return await self._typed(ReadStats(), Stats)
+
+    async def inspect(self, sequence_id: int) -> ItemView:
+        return await self._typed(Inspect(sequence_id=sequence_id), ItemView)
+
+    async def drain(
+        self,
+        max_items: int = limits.BATCH_MAX,
+        *,
+        include_active: bool = False,
+        include_dead: bool = False,
+    ) -> DrainPage:
+        """One page of pending items, out of the queue. Leases go on unless `include_active`."""
+        command = Drain(
+            max_items=max_items, include_active=include_active, include_dead=include_dead
+        )
+        return await self._typed(command, DrainPage)
+
+    async def restore(self, items: Iterable[PendingItem]) -> RestoreCount:
+        """Bring drained items back, here or from elsewhere. The same items twice change nothing."""
+        return await self._typed(Restore(items=tuple(items)), RestoreCount)
+
+    async def dead_letters(
+        self,
+        max_items: int = 100,
+        *,
+        after: int = 0,
+        resource_type: str | None = None,
+        resource_id: str | None = None,
+    ) -> DeadPage:
+        command = ListDead(
+            max_items=max_items, after=after, resource_type=resource_type, resource_id=resource_id
+        )
+        return await self._typed(command, DeadPage)
+
+    async def redrive(
+        self,
+        *sequence_ids: int,
+        max_items: int = limits.BATCH_MAX,
+        resource_type: str | None = None,
+        resource_id: str | None = None,
+    ) -> int:
+        """Bring dead letters back to the queue; those named, or all that match."""
+        command = Redrive(
+            max_items=max_items,
+            sequence_ids=sequence_ids or None,
+            resource_type=resource_type,
+            resource_id=resource_id,
+        )
+        return (await self._typed(command, Count)).count
+
+    async def purge(
+        self,
+        *sequence_ids: int,
+        max_items: int = limits.BATCH_MAX,
+        resource_type: str | None = None,
+        resource_id: str | None = None,
+    ) -> int:
+        """Drop dead letters for good; those named, or all that match."""
+        command = Purge(
+            max_items=max_items,
+            sequence_ids=sequence_ids or None,
+            resource_type=resource_type,
+            resource_id=resource_id,
+        )
+        return (await self._typed(command, Count)).count
+
+    def events(self, after: int = 0, *, follow: bool = True) -> AsyncIterator[Event]:
+        """Every committed event after a sequence, in order. Without `follow` it ends at the end."""
+        return self._link.events(after, follow=follow)
+
+    def follow(self, name: str, apply: Apply) -> None:
+        """Feed `apply` every event, in order, from where the follower `name` last was; its
+        position is durable and pruning waits for it. Runs until `unfollow` or close."""
+        self._link.follow(name, apply)
+
+    def unfollow(self, name: str, *, forget: bool = False) -> None:
+        """Stop a follower; `forget` gives up its position, so that pruning waits no more."""
+        self._link.unfollow(name, forget=forget)
+
+    def followers(self) -> list[FollowerStatus]:
+        return self._link.follower_status()
+
+    # -- plumbing -----------------------------------------------------------------------------
+
+    async def one(self, command: Command) -> Answer:
+        """One command, its answer; a refusal is raised."""
+        outcome = (await self._link.call((command,)))[0]
+        if isinstance(outcome, OmniRelayError):
+            raise outcome
+        return outcome
+
+    async def _typed(self, command: Command, kind: type[A]) -> A:
+        outcome = await self.one(command)
+        assert isinstance(outcome, kind)
+        return outcome
+
+    async def close(self) -> None:
+        self._heart.stop()
+        await self._link.close()
+
+    async def __aenter__(self) -> "Relay":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+def new_item(
+    payload: Payload,
+    *,
+    delay: float = 0.0,
+    priority: int = 0,
+    max_attempts: int | None = None,
+    lease_duration: float | None = None,
+    peer_id: str | None = None,
+) -> Enqueue:
+    """An enqueue command from what a Python caller may pass; wrong types are refused here, since
+    inside types are trusted."""
+    _check_types(payload)
+    return Enqueue(
+        payload=payload,
+        delay_ms=round(delay * 1000),
+        priority=priority,
+        max_attempts=max_attempts,
+        lease_duration_ms=None if lease_duration is None else round(lease_duration * 1000),
+        peer_id=peer_id,
+    )
+
+
+def _check_types(payload: Payload) -> None:
+    for name in ("resource_type", "resource_id", "payload_encoding"):
+        if type(getattr(payload, name)) is not str:
+            raise InvalidPayload(f"{name}_required", f"payload.{name} must be text")
+    if type(payload.body) is not bytes:
+        raise InvalidPayload(
+            "body_type", f"payload.body must be bytes, not {type(payload.body).__name__}"
+        )
+    for name in ("partition_key", "request_id"):
+        if not isinstance(getattr(payload, name), str | None):
+            raise InvalidPayload("name_type", f"payload.{name} must be text")
+    attributes = payload.attributes
+    if attributes is not None and not all(
+        isinstance(key, str) and isinstance(value, str) for key, value in attributes.items()
+    ):
+        raise InvalidPayload("attribute_type", "payload.attributes must map text to text")

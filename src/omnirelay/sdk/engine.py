@@ -1,0 +1,176 @@
+"""An embedded queue: a shard on its own thread, and the followers of its journal on another.
+
+The shard has a thread to itself so that its syncs never block a caller's loop, and so that a caller
+who blocks that loop still keeps its leases (docs/adr/0002).
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator
+from concurrent.futures import Future
+
+from omnirelay.journal.backend import Head, JournalReader
+from omnirelay.journal.checkpoint import Apply, CheckpointingSink
+from omnirelay.journal.events import Event
+from omnirelay.journal.follower import Follower, FollowerStatus, tail
+from omnirelay.lease.options import QueueOptions
+from omnirelay.mesh.keeper import KeepOptions
+from omnirelay.mesh.shard import AnyCall, Shard, ShardOptions
+from omnirelay.model.errors import Closed
+from omnirelay.model.ports import Clock, Ids, RandomIds, SystemClock
+from omnirelay.sdk.threads import LoopThread, run_now
+from omnirelay.stores.registry import Opened, open_address
+
+
+class Engine:
+    """`open` returns when the shard serves, or raises why it cannot."""
+
+    def __init__(self, opened: Opened, options: ShardOptions, clock: Clock, ids: Ids) -> None:
+        self._opened = opened
+        self._clock = clock
+        self._thread = LoopThread(f"omnirelay-{opened.journal.shard}")
+        self._followers_thread: LoopThread | None = None
+        self._followers: dict[str, tuple[Follower, Future[None]]] = {}
+        self._closed = False
+        self.shard, self._running = self._thread.start(
+            _launch(opened, options, clock, ids)
+        ).result()
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        *,
+        namespace: str = "resourcelease",
+        options: QueueOptions | None = None,
+        keep: KeepOptions | None = None,
+        require: str | None = None,
+    ) -> "Engine":
+        shard_options = ShardOptions(
+            node=f"{socket.gethostname()}-{os.getpid()}",
+            queue=options or QueueOptions(),
+            keep=keep or KeepOptions(),
+            require=require,
+        )
+        opened = open_address(url, namespace)
+        engine = cls(opened, shard_options, SystemClock(), RandomIds())
+        try:
+            engine._thread.start(_until_ready(engine.shard, engine._running)).result()
+        except BaseException:
+            engine.close()
+            raise
+        return engine
+
+    def offer(self, call: AnyCall) -> None:
+        self.shard.offer(call)
+
+    # -- followers ----------------------------------------------------------------------------
+
+    def follow(self, name: str, apply: Apply) -> None:
+        """Feed `apply` every event from the checkpoint of `name` on, on the followers' thread."""
+        if self._closed:
+            raise Closed("the relay is closed")
+        if name in self._followers:
+            raise ValueError(f"a follower named {name!r} runs already")
+        if self._followers_thread is None:
+            self._followers_thread = LoopThread(f"omnirelay-{self.shard.name}-followers")
+        follower = self._followers_thread.start(self._follower(name, apply)).result()
+        self._followers[name] = (follower, self._followers_thread.start(follower.run()))
+
+    async def _follower(self, name: str, apply: Apply) -> Follower:
+        store = self._opened.checkpoints
+        sink = await CheckpointingSink.open(
+            name, self.shard.name, store=store, apply=apply, clock=self._clock
+        )
+        await store.write(sink.checkpoint)  # from now on pruning waits for it
+        reader = self._opened.journal.reader()
+        return Follower(reader, sink, bell=self.shard.bell, clock=self._clock)
+
+    def unfollow(self, name: str, *, forget: bool = False) -> None:
+        _, running = self._followers.pop(name)
+        running.cancel()
+        if forget and self._followers_thread is not None:
+            forgotten = self._opened.checkpoints.forget(name, self.shard.name)
+            self._followers_thread.start(forgotten).result()
+
+    def follower_status(self) -> list[FollowerStatus]:
+        if self._followers_thread is None:
+            return []
+        start = self._followers_thread.start
+        return [start(follower.status()).result() for follower, _ in self._followers.values()]
+
+    async def events(
+        self, after: int, *, follow: bool, blocking: bool = False
+    ) -> AsyncIterator[Event]:
+        """Committed events; unless `blocking`, read so that the caller's loop never blocks."""
+        reader = self._opened.journal.reader()
+        if reader.blocks and not blocking:
+            reader = _OffLoop(reader)
+        try:
+            bell = self.shard.bell
+            async for events in tail(reader, self.shard.name, after, bell=bell, follow=follow):
+                for event in events:
+                    yield event
+        finally:
+            await reader.close()
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._followers_thread is not None:
+            self._followers_thread.stop()
+        self.shard.stop()
+        # run() answers what is in hand and closes the journal before it ends.
+        self._thread.start(_settled(self._running)).result()
+        self._thread.start(self._opened.checkpoints.close()).result()
+        self._thread.stop()
+
+
+class _OffLoop:
+    """A reader that blocks, moved off the loop that awaits it."""
+
+    blocks = False
+
+    def __init__(self, reader: JournalReader) -> None:
+        self._reader = reader
+
+    async def head(self) -> Head:
+        return await asyncio.to_thread(lambda: run_now(self._reader.head()))
+
+    async def first(self) -> int:
+        return await asyncio.to_thread(lambda: run_now(self._reader.first()))
+
+    async def read(self, after: int, limit: int) -> list[bytes]:
+        return await asyncio.to_thread(lambda: run_now(self._reader.read(after, limit)))
+
+    async def close(self) -> None:
+        await asyncio.to_thread(lambda: run_now(self._reader.close()))
+
+
+async def _launch(
+    opened: Opened, options: ShardOptions, clock: Clock, ids: Ids
+) -> "tuple[Shard, asyncio.Task[None]]":
+    slowest = opened.checkpoints.slowest
+    journal = opened.journal
+
+    async def slowest_here() -> int | None:
+        return await slowest(journal.shard)
+
+    shard = Shard(journal, options, clock=clock, ids=ids, slowest=slowest_here)
+    return shard, asyncio.create_task(shard.run())
+
+
+async def _until_ready(shard: Shard, running: "asyncio.Task[None]") -> None:
+    ready = asyncio.create_task(shard.ready.wait())
+    await asyncio.wait([ready, running], return_when=asyncio.FIRST_COMPLETED)
+    ready.cancel()
+    if running.done():
+        running.result()
+
+
+async def _settled(running: "asyncio.Task[None]") -> None:
+    await asyncio.wait([running])
+    if not running.cancelled():
+        running.exception()  # a failed shard has told its callers; closing is not the place

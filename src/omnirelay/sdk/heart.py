@@ -1,0 +1,111 @@
+"""Keeps leases alive from a thread of its own, so that a busy or blocked loop does not lose them."""
+
+import threading
+from heapq import heappop, heappush
+from itertools import count
+from typing import Protocol
+
+from omnirelay.lease.answers import Beat, Beats
+from omnirelay.model import limits
+from omnirelay.model.errors import OmniRelayError, ResourceExhausted, Unavailable
+from omnirelay.model.items import Token
+from omnirelay.model.ports import Clock
+from omnirelay.sdk.link import Link
+from omnirelay.sdk.lost import Lost
+
+
+class Beating(Protocol):
+    """A lease as the heart sees it."""
+
+    token: Token
+    lost: Lost
+    lease_ms: int
+    heartbeat_ms: int
+    renewed_at_ms: int
+    """Monotonic time before the call that last renewed it: the lease lasts at least `lease_ms`
+    from here, whatever the way back took."""
+    is_over: bool
+
+
+class Heart:
+    def __init__(self, link: Link, clock: Clock) -> None:
+        self._link = link
+        self._clock = clock
+        self._due: list[tuple[int, int, Beating]] = []
+        self._numbers = count()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+
+    def add(self, lease: Beating) -> None:
+        with self._changed:
+            heappush(
+                self._due, (lease.renewed_at_ms + lease.heartbeat_ms, next(self._numbers), lease)
+            )
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="omnirelay-heart", daemon=True
+                )
+                self._thread.start()
+            elif self._due[0][2] is lease:
+                self._changed.notify()
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            leases = self._take_due()
+            if leases is None:
+                return
+            for start in range(0, len(leases), limits.BATCH_MAX):
+                self._beat(leases[start : start + limits.BATCH_MAX])
+
+    def _take_due(self) -> list[Beating] | None:
+        with self._changed:
+            while not self._stopping:
+                now = self._clock.monotonic_ms()
+                due: list[Beating] = []
+                while self._due and (self._due[0][0] <= now or self._due[0][2].is_over):
+                    lease = heappop(self._due)[2]
+                    if not lease.is_over:
+                        due.append(lease)
+                if due:
+                    return due
+                self._changed.wait((self._due[0][0] - now) / 1000 if self._due else None)
+            return None
+
+    def _beat(self, leases: list[Beating]) -> None:
+        called = self._clock.monotonic_ms()
+        patience_s = min(lease.lease_ms for lease in leases) / 3000
+        try:
+            outcomes = self._link.beat([lease.token for lease in leases], patience_s)
+        except OmniRelayError as error:
+            outcomes = [error] * len(leases)
+        for lease, outcome in zip(leases, outcomes, strict=True):
+            self._settle(lease, outcome, called)
+
+    def _settle(self, lease: Beating, outcome: object, called: int) -> None:
+        if isinstance(outcome, Beats):
+            outcome = outcome.outcomes[0]
+        if isinstance(outcome, Beat):
+            lease.renewed_at_ms = called
+            self.add(lease)
+        elif isinstance(outcome, Unavailable | ResourceExhausted):
+            # Nobody said no. Try again soon, but never believe in a lease whose time is up.
+            if self._clock.monotonic_ms() >= lease.renewed_at_ms + lease.lease_ms:
+                lease.lost.set(f"not renewed in time: {outcome}")
+            else:
+                self._again_soon(lease)
+        else:
+            lease.lost.set(str(outcome))
+
+    def _again_soon(self, lease: Beating) -> None:
+        at = self._clock.monotonic_ms() + min(250, lease.heartbeat_ms)
+        at = min(at, lease.renewed_at_ms + lease.lease_ms)
+        with self._changed:
+            heappush(self._due, (at, next(self._numbers), lease))

@@ -1,0 +1,153 @@
+"""One lease in a worker's hands."""
+
+from typing import TYPE_CHECKING
+
+from omnirelay.lease.answers import Answer, Leased, Returned
+from omnirelay.lease.commands import Complete, Fail, Release
+from omnirelay.model.errors import NothingToLease, OmniRelayError
+from omnirelay.model.items import ErrorInfo, Payload, Token
+from omnirelay.sdk.lost import Lost
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from omnirelay.sdk.client import Relay
+    from omnirelay.sdk.link import Wish
+
+
+class DeadLetter(Exception):
+    """Raised by a handler: this item can never succeed, do not try it again."""
+
+
+class Lease:
+    """Heartbeats run by themselves until the lease is finished or lost.
+
+    `fence` grows with every grant of a resource: hand it to whatever you write to, and let that
+    refuse a smaller one than it has seen. `lost` is set as soon as ownership is known to be gone.
+    """
+
+    def __init__(self, relay: "Relay", leased: Leased, asked_at_ms: int) -> None:
+        self._relay = relay
+        self.payload: Payload = leased.payload
+        self.sequence_id: int = leased.sequence_id
+        self.attempt: int = leased.attempt
+        self.token: Token = leased.token
+        self.fence: int = leased.fence
+        self.owner_peer_id: str | None = leased.owner_peer_id
+        self.last_error: ErrorInfo | None = leased.last_error
+        self.enqueued_at_ms: int = leased.enqueued_at
+        self.lost = Lost()
+        self.lease_ms: int = leased.lease_duration_ms
+        self.heartbeat_ms: int = leased.heartbeat_interval_ms
+        self.renewed_at_ms: int = asked_at_ms
+        self.is_over = False
+        """True once completed, failed or released here; heartbeats have stopped."""
+
+    def __repr__(self) -> str:
+        return f"<Lease {self.resource_type}/{self.resource_id} fence={self.fence} {self.token}>"
+
+    @property
+    def resource_type(self) -> str:
+        return self.payload.resource_type
+
+    @property
+    def resource_id(self) -> str:
+        return self.payload.resource_id
+
+    @property
+    def body(self) -> bytes:
+        return self.payload.body
+
+    async def complete(self) -> None:
+        """The work is done. Raises StaleToken if somebody else holds it by now."""
+        await self._end(Complete(token=self.token))
+
+    async def fail(
+        self,
+        reason: str | None = None,
+        *,
+        error_code: str | None = None,
+        requeue: bool = True,
+        delay: float | None = None,
+        metadata: dict[str, str] | None = None,
+    ) -> Returned:
+        """The work failed. `delay` in seconds overrides the queue's backoff."""
+        outcome = await self._end(
+            Fail(
+                token=self.token,
+                reason=reason,
+                error_code=error_code,
+                requeue=requeue,
+                delay_ms=None if delay is None else round(delay * 1000),
+                metadata=metadata,
+            )
+        )
+        assert isinstance(outcome, Returned)
+        return outcome
+
+    async def release(self) -> None:
+        """Hand the item back untried: the attempt does not count."""
+        await self._end(Release(token=self.token))
+
+    async def _end(self, command: Complete | Fail | Release) -> Answer:
+        # Renewing stops before we report, so that no heartbeat can overtake the report.
+        self.is_over = True
+        try:
+            return await self._relay.one(command)
+        except OmniRelayError as error:
+            if error.status in ("FAILED_PRECONDITION", "NOT_FOUND", "PERMISSION_DENIED"):
+                self.lost.set(error.message)
+            raise
+
+
+class Leasing:
+    """What `relay.lease()` returns: use it with `async with`, or await it to finish by hand."""
+
+    def __init__(self, relay: "Relay", wish: "Wish") -> None:
+        self._relay = relay
+        self._wish = wish
+        self._lease: Lease | None = None
+
+    async def take(self) -> Lease:
+        """Raises NothingToLease when the wait is over."""
+        leases = await self._relay.take(self._wish)
+        if not leases:
+            raise NothingToLease
+        return leases[0]
+
+    def __await__(self):  # type: ignore[no-untyped-def]
+        return self.take().__await__()
+
+    async def __aenter__(self) -> Lease:
+        self._lease = await self.take()
+        return self._lease
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: "TracebackType | None",
+    ) -> None:
+        lease = self._lease
+        assert lease is not None
+        if lease.is_over:
+            return
+        if error is None:
+            await lease.complete()
+            return
+        try:
+            await hand_back(lease, error)
+        except OmniRelayError:
+            return  # the caller's own exception matters more; the lease expires if need be
+
+
+async def hand_back(lease: Lease, error: BaseException) -> None:
+    """End a lease whose work raised."""
+    if lease.lost.is_set():
+        lease.is_over = True
+    elif isinstance(error, Exception):
+        await lease.fail(
+            f"{type(error).__name__}: {error}", requeue=not isinstance(error, DeadLetter)
+        )
+    else:  # cancelled or interrupted: the work was not judged
+        await lease.release()

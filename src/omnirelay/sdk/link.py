@@ -1,0 +1,238 @@
+"""Between the API and a queue: commands out, outcomes back. One protocol, several wires.
+
+`EmbeddedLink` suits a caller's event loop. `BlockingLink` has the same methods but never suspends:
+it blocks the calling thread instead, so the same API code serves threads (see `sdk/sync.py`).
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Protocol
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from omnirelay.journal.checkpoint import Apply
+from omnirelay.journal.events import Event
+from omnirelay.journal.follower import FollowerStatus
+from omnirelay.lease.answers import Leased
+from omnirelay.lease.commands import Command, Heartbeat, Release
+from omnirelay.mesh.calls import Call, LeaseCall, LeaseReply, Outcome, Reply
+from omnirelay.model.errors import OmniRelayError, Unavailable
+from omnirelay.model.items import Token
+from omnirelay.sdk.engine import Engine
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What a lease call asks for."""
+
+    max_items: int = 1
+    wait_ms: int = 0
+    resource_types: tuple[str, ...] | None = None
+    lease_duration_ms: int | None = None
+    request_id: str | None = None
+    peer_id: str | None = None
+
+
+class Link(Protocol):
+    async def call(
+        self, commands: Sequence[Command], *, wait_ms: int | None = None
+    ) -> Sequence[Outcome]:
+        """One outcome a command, in order."""
+
+    async def lease(self, wish: Wish) -> tuple[Leased, ...]:
+        """Empty if nothing came within the wait. A caller that is cancelled keeps no lease."""
+
+    def beat(self, tokens: Sequence[Token], timeout_s: float) -> Sequence[Outcome]:
+        """Heartbeat, blocking; called from the heart's own thread."""
+
+    def events(self, after: int, *, follow: bool) -> AsyncIterator[Event]: ...
+
+    def follow(self, name: str, apply: Apply) -> None: ...
+
+    def unfollow(self, name: str, *, forget: bool) -> None: ...
+
+    def follower_status(self) -> list[FollowerStatus]: ...
+
+    async def close(self) -> None: ...
+
+
+class _Embedded:
+    """What both embedded links share."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def beat(self, tokens: Sequence[Token], timeout_s: float) -> Sequence[Outcome]:
+        slot = _Slot()
+        self._engine.offer(Call([Heartbeat(tokens=(token,)) for token in tokens], slot.fill))
+        return slot.wait(timeout_s)
+
+    def follow(self, name: str, apply: Apply) -> None:
+        self._engine.follow(name, apply)
+
+    def unfollow(self, name: str, *, forget: bool) -> None:
+        self._engine.unfollow(name, forget=forget)
+
+    def follower_status(self) -> list[FollowerStatus]:
+        return self._engine.follower_status()
+
+    def _give_back(self, outcomes: Sequence[Outcome]) -> None:
+        """Leases that came for somebody who has gone are released at once, untried."""
+        for outcome in outcomes:
+            if isinstance(outcome, LeaseReply):
+                tokens = [Release(token=leased.token) for leased in outcome.leases]
+                try:
+                    self._engine.offer(Call(tokens, _ignore))
+                except OmniRelayError:
+                    return  # closed or overloaded: they expire instead
+
+
+class EmbeddedLink(_Embedded):
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self._boxes: WeakKeyDictionary[asyncio.AbstractEventLoop, _Postbox] = WeakKeyDictionary()
+
+    async def call(
+        self, commands: Sequence[Command], *, wait_ms: int | None = None
+    ) -> Sequence[Outcome]:
+        future, reply = self._expect()
+        self._engine.offer(Call(commands, reply, wait_ms=wait_ms))
+        return await future
+
+    async def lease(self, wish: Wish) -> tuple[Leased, ...]:
+        future, reply = self._expect()
+        call = _lease_call(wish, reply)
+        self._engine.offer(call)
+        try:
+            return _leases(await future)
+        except asyncio.CancelledError:
+            call.withdrawn = True
+            raise
+
+    def _expect(self) -> "tuple[asyncio.Future[Sequence[Outcome]], Reply]":
+        loop = asyncio.get_running_loop()
+        box = self._boxes.get(loop)
+        if box is None:
+            box = self._boxes[loop] = _Postbox(loop, self._give_back)
+        future: asyncio.Future[Sequence[Outcome]] = loop.create_future()
+        post = box.post
+        return future, lambda outcomes: post(future, outcomes)
+
+    def events(self, after: int, *, follow: bool) -> AsyncIterator[Event]:
+        return self._engine.events(after, follow=follow)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._engine.close)
+
+
+class _Postbox:
+    """Outcomes on their way to one loop: all that are there travel in one wake-up."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        give_back: Callable[[Sequence[Outcome]], None],
+    ) -> None:
+        self._loop = loop
+        self._give_back = give_back
+        self._posted: list[tuple[asyncio.Future[Sequence[Outcome]], Sequence[Outcome]]] = []
+        self._scheduled = False
+
+    def post(
+        self, future: "asyncio.Future[Sequence[Outcome]]", outcomes: Sequence[Outcome]
+    ) -> None:
+        self._posted.append((future, outcomes))
+        if not self._scheduled:
+            self._scheduled = True
+            try:
+                self._loop.call_soon_threadsafe(self._hand_out)
+            except RuntimeError:
+                self._scheduled = False
+                self._give_back(outcomes)  # the loop has ended
+
+    def _hand_out(self) -> None:
+        self._scheduled = False
+        posted, self._posted = self._posted, []
+        for future, outcomes in posted:
+            if future.done():
+                self._give_back(outcomes)
+            else:
+                future.set_result(outcomes)
+
+
+class BlockingLink(_Embedded):
+    async def call(
+        self, commands: Sequence[Command], *, wait_ms: int | None = None
+    ) -> Sequence[Outcome]:
+        slot = _Slot()
+        self._engine.offer(Call(commands, slot.fill, wait_ms=wait_ms))
+        return slot.wait(None)
+
+    async def lease(self, wish: Wish) -> tuple[Leased, ...]:
+        slot = _Slot()
+        call = _lease_call(wish, slot.fill)
+        self._engine.offer(call)
+        try:
+            return _leases(slot.wait(None))
+        except BaseException:
+            call.withdrawn = True
+            slot.abandon(self._give_back)
+            raise
+
+    def events(self, after: int, *, follow: bool) -> AsyncIterator[Event]:
+        return self._engine.events(after, follow=follow, blocking=True)
+
+    async def close(self) -> None:
+        self._engine.close()
+
+
+class _Slot:
+    """One caller's thread waiting for one reply. A bare lock wakes faster than an Event."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self._outcomes: Sequence[Outcome] | None = None
+        self._abandoned: Callable[[Sequence[Outcome]], None] | None = None
+
+    def fill(self, outcomes: Sequence[Outcome]) -> None:
+        self._outcomes = outcomes
+        if self._abandoned is not None:
+            self._abandoned(outcomes)
+        self._lock.release()
+
+    def wait(self, timeout_s: float | None) -> Sequence[Outcome]:
+        if not self._lock.acquire(timeout=-1 if timeout_s is None else timeout_s):
+            raise Unavailable("the queue did not answer in time")
+        assert self._outcomes is not None
+        return self._outcomes
+
+    def abandon(self, give_back: Callable[[Sequence[Outcome]], None]) -> None:
+        self._abandoned = give_back
+
+
+def _lease_call(wish: Wish, reply: Reply) -> LeaseCall:
+    return LeaseCall(
+        reply,
+        max_items=wish.max_items,
+        wait_ms=wish.wait_ms,
+        resource_types=wish.resource_types,
+        lease_duration_ms=wish.lease_duration_ms,
+        request_id=wish.request_id,
+        peer_id=wish.peer_id,
+    )
+
+
+def _leases(outcomes: Sequence[Outcome]) -> tuple[Leased, ...]:
+    outcome = outcomes[0]
+    if isinstance(outcome, LeaseReply):
+        return outcome.leases
+    assert isinstance(outcome, OmniRelayError)
+    if outcome.code == "error.resourcelease.nothing_to_lease":
+        return ()
+    raise outcome
+
+
+def _ignore(outcomes: Sequence[Outcome]) -> None:
+    return None

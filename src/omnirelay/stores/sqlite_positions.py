@@ -1,0 +1,73 @@
+"""Checkpoints in a small SQLite file of their own, beside the journal: a reader that stores its
+position must never wait for the journal's writer, nor make it wait."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+
+import apsw
+import msgspec
+
+from omnirelay.journal.checkpoint import Checkpoint
+from omnirelay.stores.sqlite_file import connect, scalar, translate
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS positions (
+  name TEXT NOT NULL, shard TEXT NOT NULL, position INTEGER NOT NULL, peers TEXT NOT NULL,
+  updated_at INTEGER NOT NULL, PRIMARY KEY (name, shard))
+"""
+_UPSERT = """
+INSERT INTO positions VALUES (?, ?, ?, ?, ?) ON CONFLICT (name, shard) DO UPDATE SET
+  position = excluded.position, peers = excluded.peers, updated_at = excluded.updated_at
+WHERE excluded.position >= positions.position
+"""
+
+
+class SqliteCheckpoints:
+    """Used from the followers' thread and from the writer's (for pruning), hence the lock."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._lock = Lock()
+        self._connection: apsw.Connection | None = None
+
+    @contextmanager
+    def _db(self) -> Iterator[apsw.Connection]:
+        with self._lock:
+            try:
+                if self._connection is None:
+                    self._connection = connect(self.path)
+                    self._connection.execute(_SCHEMA)
+                yield self._connection
+            except apsw.Error as error:
+                raise translate(error, self.path) from error
+
+    async def read(self, name: str, shard: str) -> Checkpoint | None:
+        sql = "SELECT position, peers, updated_at FROM positions WHERE name = ? AND shard = ?"
+        with self._db() as db:
+            row = db.execute(sql, (name, shard)).fetchone()
+        if row is None:
+            return None
+        peers = msgspec.json.decode(row[1], type=dict[str, int])
+        return Checkpoint(name, shard, row[0], peers, row[2])
+
+    async def write(self, checkpoint: Checkpoint) -> None:
+        c = checkpoint
+        peers = msgspec.json.encode(c.peers).decode()
+        with self._db() as db:
+            db.execute(_UPSERT, (c.name, c.shard, c.position, peers, c.updated_at))
+
+    async def slowest(self, shard: str) -> int | None:
+        with self._db() as db:
+            found = scalar(db, "SELECT min(position) FROM positions WHERE shard = ?", shard)
+        return None if found is None else int(found)
+
+    async def forget(self, name: str, shard: str) -> None:
+        with self._db() as db:
+            db.execute("DELETE FROM positions WHERE name = ? AND shard = ?", (name, shard))
+
+    async def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
