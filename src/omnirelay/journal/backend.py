@@ -9,7 +9,7 @@ from omnirelay.model.errors import TooLittleDurability
 
 
 class Durability(msgspec.Struct, frozen=True):
-    """What an acknowledged append survives, as the store itself can tell, and on which condition."""
+    """What an acknowledged append survives, as the store can tell, and on which condition."""
 
     survives_process_kill: bool
     survives_power_loss: bool
@@ -45,8 +45,8 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class SnapshotRef(msgspec.Struct, frozen=True):
-    """A finished snapshot of the state after `sequence`; `link` is the checksum of the envelope that
-    ends there, so that the tail can be checked against it."""
+    """A finished snapshot of the state after `sequence`; `link` is the checksum of the envelope
+    that ends there, so that the tail can be checked against it."""
 
     sequence: int
     epoch: int

@@ -15,7 +15,7 @@ Apply = Callable[[Sequence[Event]], Awaitable[None]]
 
 
 class Checkpoint(msgspec.Struct, frozen=True, rename="camel"):
-    """`position`: every event up to here was applied. `peers`: the last one applied of each peer."""
+    """`position`: every event up to here was applied. `peers`: the last one of each peer."""
 
     name: str
     shard: str

@@ -1,4 +1,4 @@
-"""Feeds one sink from the journal: from its checkpoint on, in order, without gaps, at its own pace."""
+"""Feeds one sink from the journal: from its checkpoint on, in order, without gaps."""
 
 import asyncio
 import logging

@@ -91,7 +91,7 @@ def seal(
     time: int,
     prev: str,
 ) -> Sealed:
-    """`head` is (shard, epoch, node); `depths` are the pending and active counts after each record."""
+    """`head` is (shard, epoch, node); `depths` are pending and active counts after each record."""
     shard, epoch, node = head
     last = first + len(records) - 1
     assert len(depths[0]) == len(depths[1]) == len(records) > 0
@@ -104,7 +104,7 @@ def seal(
 
 
 def unseal(body: bytes, *, shard: str, at: int) -> Envelope:
-    """Check and parse one stored envelope. `at` is the sequence it is stored under, for the error."""
+    """Check and parse one stored envelope. `at` is the sequence it is stored under."""
     if body[-_TAIL_LENGTH : -_TAIL_LENGTH + len(_TAIL_OPEN)] != _TAIL_OPEN:
         raise Corrupt(shard, at, "the envelope has no checksum; its end is missing")
     stored = body[-len(_TAIL_CLOSE) - 2 * CHECKSUM_BYTES : -len(_TAIL_CLOSE)].decode(

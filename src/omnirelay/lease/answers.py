@@ -140,9 +140,12 @@ Records = tuple[Record, ...]
 
 def answer(
     state: QueueState, command: Command, records: Records, now: int, options: QueueOptions
-) -> Answer | None:
+) -> Answer | tuple[Leased, ...] | None:
     """None: a `Grant` found nothing; the caller may wait."""
-    return _ANSWER[type(command)](state, command, records, now, options)
+    outcome: Answer | tuple[Leased, ...] | None = _ANSWER[type(command)](
+        state, command, records, now, options
+    )
+    return outcome
 
 
 def _accepted(

@@ -54,11 +54,10 @@ def _lines(state: QueueState) -> list[str]:
         found.append(
             f"waiting lines hold {sorted(waiting)[:9]}, pending {sorted(state.pending)[:9]}"
         )
-    for sequence_id in state.delayed:
-        if sequence_id not in state.pending:
-            found.append(f"item {sequence_id} is delayed but not pending")
+    astray = state.delayed.keys() - state.pending.keys()
+    found += [f"item {sequence_id} is delayed but not pending" for sequence_id in astray]
     if state.serialized:
-        for item in state.lanes:
-            if state.key(item) in {state.key(h.item) for h in state.active.values()}:
-                found.append(f"item {item.sequence_id} could be granted though its key is held")
+        held = {state.key(lease.item) for lease in state.active.values()}
+        free = [item.sequence_id for item in state.lanes if state.key(item) in held]
+        found += [f"item {sequence_id} is offered though its key is held" for sequence_id in free]
     return found

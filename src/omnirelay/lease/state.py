@@ -40,7 +40,7 @@ class Dead(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=F
 
 
 def key_of(item: Item, serialize_by: SerializeBy) -> Key:
-    """Items that share a key are never held at once. Without a partition key, the resource is it."""
+    """Items that share a key are never held at once. Without a partition key the resource is it."""
     payload = item.payload
     if serialize_by == SerializeBy.PARTITION_KEY and payload.partition_key is not None:
         return ("", payload.partition_key)

@@ -1,4 +1,4 @@
-"""Bring a shard's state back from its journal: newest snapshot, then the tail, each checked twice."""
+"""Bring a shard's state back from its journal: newest snapshot, then the tail, all checked."""
 
 import hashlib
 from collections.abc import AsyncIterator, Callable

@@ -1,8 +1,9 @@
 """A shard: one state, one journal, one task that turns. Decide, append, then answer.
 
 Calls come in from any thread through `offer`; outcomes go out through each call's `reply`, on the
-shard's own thread, after the append that carries them. A failed append ends the term: every caller of
-that turn hears what is known, the shard leaves service, recovers from the journal and starts a new epoch.
+shard's own thread, after the append that carries them. A failed append ends the term: every caller
+of that turn hears what is known, the shard leaves service, recovers from the journal and starts a
+new epoch.
 """
 
 import asyncio
@@ -38,6 +39,7 @@ from omnirelay.model.errors import (
     TooLittleDurability,
     Unavailable,
 )
+from omnirelay.model.items import Token
 from omnirelay.model.ports import Clock, Ids, ShardClock, failpoint
 
 log = logging.getLogger(__name__)
@@ -210,8 +212,8 @@ class Shard:
         turn.expire()
         self._serve_waiters(turn)
 
-    def _play_call(self, turn: Turn, call: Call, beats: dict[tuple[str, object], Outcome]) -> None:
-        if turn.handle(call, beats):  # type: ignore[arg-type]
+    def _play_call(self, turn: Turn, call: Call, beats: dict[tuple[str, Token], Outcome]) -> None:
+        if turn.handle(call, beats):
             return
         wait = self._options.queue.enqueue_wait_ms if call.wait_ms is None else call.wait_ms
         call.deadline = turn.now + wait
@@ -351,6 +353,7 @@ class Shard:
             found = answer(self.state, command, (), self._time.now_ms(), self._options.queue)
         except OmniRelayError:
             return None
+        assert isinstance(found, Answer)
         return found
 
 

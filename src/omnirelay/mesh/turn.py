@@ -4,6 +4,7 @@ Nothing is answered here. The shard appends what was gathered, then lets the ans
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from omnirelay.lease.answers import Answer, Beats, Leased, answer
 from omnirelay.lease.commands import (
@@ -16,13 +17,15 @@ from omnirelay.lease.commands import (
 from omnirelay.lease.decide import decide
 from omnirelay.lease.evolve import evolve
 from omnirelay.lease.options import QueueOptions
-from omnirelay.lease.records import Record
 from omnirelay.lease.state import QueueState
 from omnirelay.mesh.calls import Call, LeaseCall, LeaseReply, Outcome
 from omnirelay.model import limits
 from omnirelay.model.errors import Backpressure, InvalidArgument, NothingToLease, OmniRelayError
 from omnirelay.model.items import Token
 from omnirelay.model.ports import Ids
+
+if TYPE_CHECKING:
+    from omnirelay.lease.records import Record
 
 
 class Turn:

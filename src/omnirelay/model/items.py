@@ -1,4 +1,4 @@
-"""What travels: a payload, its token, its last error, and a drained item. Wire names are camelCase."""
+"""What travels: a payload, its token, its last error, a drained item. Wire names are camelCase."""
 
 from datetime import UTC, datetime
 
@@ -93,7 +93,7 @@ def to_ms(time: datetime) -> int:
 
 
 def check_payload(payload: Payload) -> None:
-    """Refuse what can never be worked on. Runs on every enqueue: the good path is one expression."""
+    """Refuse what can never be worked on. Runs on every enqueue: the good path is one test."""
     kind, name = payload.resource_type, payload.resource_id
     most = limits.NAME_CHARS_MAX
     if (

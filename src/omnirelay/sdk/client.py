@@ -103,9 +103,9 @@ class Relay:
         ]
         outcomes: list[Accepted | OmniRelayError] = []
         for start in range(0, len(commands), limits.BATCH_MAX):
-            outcomes.extend(  # type: ignore[arg-type]
-                await self._link.call(commands[start : start + limits.BATCH_MAX])
-            )
+            for outcome in await self._link.call(commands[start : start + limits.BATCH_MAX]):
+                assert isinstance(outcome, Accepted | OmniRelayError)
+                outcomes.append(outcome)
         return outcomes
 
     # -- working ------------------------------------------------------------------------------

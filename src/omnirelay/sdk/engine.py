@@ -8,7 +8,7 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator
-from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from omnirelay.journal.backend import Head, JournalReader
 from omnirelay.journal.checkpoint import Apply, CheckpointingSink
@@ -21,6 +21,9 @@ from omnirelay.model.errors import Closed
 from omnirelay.model.ports import Clock, Ids, RandomIds, SystemClock
 from omnirelay.sdk.threads import LoopThread, run_now
 from omnirelay.stores.registry import Opened, open_address
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 
 class Engine:

@@ -1,4 +1,4 @@
-"""Keeps leases alive from a thread of its own, so that a busy or blocked loop does not lose them."""
+"""Keeps leases alive from a thread of its own, so that a blocked loop does not lose them."""
 
 import threading
 from heapq import heappop, heappush

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 from omnirelay.lease.answers import Answer, Leased, Returned
 from omnirelay.lease.commands import Complete, Fail, Release
 from omnirelay.model.errors import NothingToLease, OmniRelayError
-from omnirelay.model.items import ErrorInfo, Payload, Token
 from omnirelay.sdk.lost import Lost
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from omnirelay.model.items import ErrorInfo, Payload, Token
     from omnirelay.sdk.client import Relay
     from omnirelay.sdk.link import Wish
 

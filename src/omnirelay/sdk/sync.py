@@ -17,7 +17,7 @@ Call = Coroutine[Any, Any, R]
 def _relay(
     method: Callable[Concatenate[Relay, P], Call[R]],
 ) -> "Callable[Concatenate[SyncRelay, P], R]":
-    def blocking(self: "SyncRelay", *args: P.args, **kwargs: P.kwargs) -> R:
+    def blocking(self: "SyncRelay", /, *args: P.args, **kwargs: P.kwargs) -> R:
         return run_now(method(self.relay, *args, **kwargs))
 
     blocking.__doc__ = method.__doc__
@@ -27,7 +27,7 @@ def _relay(
 def _lease(
     method: Callable[Concatenate[Lease, P], Call[R]],
 ) -> "Callable[Concatenate[SyncLease, P], R]":
-    def blocking(self: "SyncLease", *args: P.args, **kwargs: P.kwargs) -> R:
+    def blocking(self: "SyncLease", /, *args: P.args, **kwargs: P.kwargs) -> R:
         return run_now(method(self.lease, *args, **kwargs))
 
     blocking.__doc__ = method.__doc__

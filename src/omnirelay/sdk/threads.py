@@ -3,8 +3,10 @@
 import asyncio
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 
@@ -21,7 +23,7 @@ def run_now(work: Coroutine[Any, Any, T]) -> T:
 
 
 class LoopThread:
-    """Runs until `stop`. A daemon: a program that ends without closing loses nothing acknowledged."""
+    """Runs until `stop`. A daemon: a program that just ends loses nothing acknowledged."""
 
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()

@@ -1,4 +1,4 @@
-"""`memory:` — a journal that lives and dies with its process. Several handles may share one medium."""
+"""`memory:` — a journal that dies with its process. Several handles may share one medium."""
 
 from bisect import bisect_right
 from itertools import takewhile

@@ -75,9 +75,9 @@ class SqliteReader:
     async def read(self, after: int, limit: int) -> list[bytes]:
         with self._errors():
             rows = self._db.execute(_READ, (self.shard, after, limit)).fetchall()
-        if rows and rows[0][0] > after + 1:
+        if rows and int(rows[0][0]) > after + 1:  # type: ignore[arg-type]
             raise Corrupt(self.shard, after + 1, f"it is gone; the journal goes on at {rows[0][0]}")
-        return [row[1] for row in rows]
+        return [bytes(row[1]) for row in rows]  # type: ignore[arg-type]
 
     async def close(self) -> None:
         if self._connection is not None:
@@ -231,8 +231,8 @@ class SqliteJournal(SqliteReader):
         with self._errors():
             self._db.execute(
                 "DELETE FROM journal WHERE rowid IN (SELECT rowid FROM journal WHERE shard = ?1 "
-                "AND last <= ?2 AND written_at <= ?4 AND first < (SELECT max(first) FROM journal WHERE shard = ?1) "
-                "ORDER BY first LIMIT ?3)",
+                "AND last <= ?2 AND written_at <= ?4 AND first < "
+                "(SELECT max(first) FROM journal WHERE shard = ?1) ORDER BY first LIMIT ?3)",
                 (self.shard, through, limit, before_ms),
             )
             return self._db.changes()
