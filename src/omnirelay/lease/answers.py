@@ -296,7 +296,7 @@ def _item_view(
     dead = state.dead.get(sequence_id)
     if dead is None:
         raise UnknownToken(sequence_id)
-    return ItemView("dead", from_item(dead.item))
+    return ItemView("dead", from_item(dead.item, dead=True))
 
 
 def _dead_page(
@@ -305,10 +305,11 @@ def _dead_page(
     most = max(1, min(command.max_items, limits.BATCH_MAX))
     found = matching_dead(state, command.resource_type, command.resource_id, len(state.dead))
     items: list[PendingItem] = []
-    seen = command.after == 0
+    # If the last one of the page before is gone, start over: better told twice than never.
+    seen = command.after not in state.dead
     for dead in found:
         if seen:
-            items.append(from_item(dead.item))
+            items.append(from_item(dead.item, dead=True))
             if len(items) >= most:
                 break
         seen = seen or dead.item.sequence_id == command.after

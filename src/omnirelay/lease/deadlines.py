@@ -6,6 +6,7 @@ lease of 30 s that is three million dead entries.
 """
 
 from heapq import heappop, heappush
+from itertools import islice
 
 TICK_SHIFT = 6
 """A tick is 64 ms wide; exact times inside a due tick are compared one by one."""
@@ -37,7 +38,9 @@ class Deadlines:
             self._settle()
 
     def due(self, now: int, limit: int) -> list[int]:
-        """Sequence ids whose time is up, earliest first. Looks at no tick that is not due."""
+        """Sequence ids whose time is up, earliest first; where `limit` cuts through a tick, those
+        that were added first. Looks at no tick that is not due and, in one that is over, at no
+        more than it returns: after a restart a million leases may share a tick."""
         found: list[tuple[int, int]] = []
         last = now >> TICK_SHIFT
         passed: list[int] = []
@@ -45,11 +48,13 @@ class Deadlines:
             tick = heappop(self._heap)
             passed.append(tick)
             bucket = self._ticks[tick].items()
-            found.extend((at, sequence_id) for sequence_id, at in bucket if at <= now)
+            due = bucket if tick < last else (entry for entry in bucket if entry[1] <= now)
+            chosen = islice(due, limit - len(found))
+            found.extend((at, sequence_id) for sequence_id, at in chosen)
         for tick in passed:
             heappush(self._heap, tick)
         found.sort()
-        return [sequence_id for _, sequence_id in found[:limit]]
+        return [sequence_id for _, sequence_id in found]
 
     def next_at(self) -> int | None:
         """A time by which the earliest deadline has passed: the end of its tick. Waking then

@@ -85,12 +85,7 @@ def _enqueue(state: QueueState, command: Enqueue, now: int, options: QueueOption
             if command.delay_ms
             else 0,
             _optional("maxAttempts", command.max_attempts, 1, limits.ATTEMPTS_MAX),
-            _optional(
-                "leaseDurationMs",
-                command.lease_duration_ms,
-                limits.LEASE_MS_MIN,
-                limits.LEASE_MS_MAX,
-            ),
+            0 if command.lease_duration_ms is None else _lease_ms(command.lease_duration_ms),
             command.peer_id,
             command.principal,
         ),
@@ -104,7 +99,11 @@ def known_request(state: QueueState, request_id: str, now: int) -> int | None:
 
 def _grant(state: QueueState, command: Grant, now: int, options: QueueOptions) -> Records:
     request_id = command.request_id
+    if command.lease_duration_ms:
+        _lease_ms(command.lease_duration_ms)
     if request_id is not None and command.index == 0:
+        if len(request_id) > limits.NAME_CHARS_MAX:
+            raise InvalidArgument(f"requestId is longer than {limits.NAME_CHARS_MAX} characters")
         served = leases_of_request(state, request_id, now)
         if served:
             if any(held.principal != command.principal for held in served):
@@ -120,8 +119,6 @@ def _grant(state: QueueState, command: Grant, now: int, options: QueueOptions) -
     if item is None:
         return ()
     lease_ms = command.lease_duration_ms or item.lease_ms or options.lease_duration_ms
-    if not limits.LEASE_MS_MIN <= lease_ms <= limits.LEASE_MS_MAX:
-        checked("leaseDurationMs", lease_ms, limits.LEASE_MS_MAX, limits.LEASE_MS_MIN)
     return (
         Granted(
             item.sequence_id,
@@ -197,7 +194,7 @@ def _fail(state: QueueState, command: Fail, now: int, options: QueueOptions) -> 
             ErrorInfo(message[: limits.ERROR_CHARS_MAX], code[: limits.NAME_CHARS_MAX]),
             DEAD_LETTERED if dead else REQUEUED,
             now + delay if delay else 0,
-            command.metadata or None,
+            _metadata(command.metadata),
             held.peer_id,
             command.principal,
         ),
@@ -210,7 +207,8 @@ def requeue_delay(held: Held, options: QueueOptions) -> int:
     base = options.requeue_delay_ms * options.requeue_backoff ** min(held.item.attempt - 1, 64)
     capped = min(base, options.requeue_delay_max_ms)
     spread = int(held.lease_id[:8], 16) / 0xFFFFFFFF * 2 - 1
-    return int(capped * (1 + options.requeue_jitter * spread))
+    delay = int(capped * (1 + options.requeue_jitter * spread))
+    return min(delay, options.requeue_delay_max_ms)
 
 
 def _release(state: QueueState, command: Release, now: int, options: QueueOptions) -> Records:
@@ -306,6 +304,21 @@ def checked(name: str, value: int, high: int, low: int = 0) -> int:
 
 def _priority(value: int) -> int:
     return checked("priority", value, limits.PRIORITY_ABS_MAX, -limits.PRIORITY_ABS_MAX)
+
+
+def _lease_ms(value: int) -> int:
+    return checked("leaseDurationMs", value, limits.LEASE_MS_MAX, limits.LEASE_MS_MIN)
+
+
+def _metadata(metadata: dict[str, str] | None) -> dict[str, str] | None:
+    if not metadata:
+        return None
+    name_most, most = limits.NAME_CHARS_MAX, limits.ATTRIBUTE_CHARS_MAX
+    if len(metadata) > limits.ATTRIBUTES_MAX:
+        raise InvalidArgument(f"metadata has more than {limits.ATTRIBUTES_MAX} entries")
+    if any(len(name) > name_most or len(value) > most for name, value in metadata.items()):
+        raise InvalidArgument(f"a metadata name passes {name_most} characters or a value {most}")
+    return metadata
 
 
 def _optional(name: str, value: int | None, low: int, high: int) -> int:

@@ -101,15 +101,23 @@ def to_item(pending: PendingItem) -> Item:
     if not isinstance(pending, PendingItem):
         raise InvalidRestore("pending_item_required", "every restored item must be a pending item")
     check_payload(pending.payload)
-    if pending.sequence_id < 1:
-        raise InvalidRestore(
-            "sequence_id", f"sequenceId is {pending.sequence_id}, must be 1 or more"
-        )
-    if not 1 <= pending.attempt <= limits.ATTEMPTS_MAX:
-        raise InvalidRestore("attempt", f"attempt is {pending.attempt}, must be 1 or more")
     token = pending.last_ownership_token
-    if token is not None and token.sequence_id != pending.sequence_id:
-        raise InvalidRestore("token", f"item {pending.sequence_id} carries another item's token")
+    highest = limits.RESTORED_NUMBER_MAX
+    _check("sequence_id", pending.sequence_id, 1, highest)
+    _check("attempt", pending.attempt, 1, limits.ATTEMPTS_MAX)
+    _check("priority", pending.priority, -limits.PRIORITY_ABS_MAX, limits.PRIORITY_ABS_MAX)
+    # A redriven item's allowance counts on from its attempts, past what one enqueue may ask for.
+    _check("max_attempts", pending.max_attempts, 1, 2 * limits.ATTEMPTS_MAX)
+    # No grant could ever be made of an item with another duration: it would stop the whole line.
+    _check("lease_duration", pending.lease_duration_ms, limits.LEASE_MS_MIN, limits.LEASE_MS_MAX)
+    if pending.last_error is not None:
+        _check("last_error", len(pending.last_error.message), 0, limits.ERROR_CHARS_MAX)
+        _check("last_error", len(pending.last_error.code or ""), 0, limits.NAME_CHARS_MAX)
+    if token is not None:
+        _check("fence", token.fence, 0, highest)
+        if token.sequence_id != pending.sequence_id:
+            why = f"item {pending.sequence_id} carries another item's token"
+            raise InvalidRestore("token", why)
     return Item(
         pending.sequence_id,
         pending.payload,
@@ -126,7 +134,12 @@ def to_item(pending: PendingItem) -> Item:
     )
 
 
-def from_item(item: Item) -> PendingItem:
+def _check(reason: str, value: int | None, low: int, high: int) -> None:
+    if value is not None and not low <= value <= high:
+        raise InvalidRestore(reason, f"{reason} is {value}, must be {low} to {high}")
+
+
+def from_item(item: Item, *, dead: bool = False) -> PendingItem:
     return PendingItem(
         item.payload,
         item.attempt,
@@ -134,7 +147,7 @@ def from_item(item: Item) -> PendingItem:
         item.sequence_id,
         item.last_error,
         item.last_token,
-        item.dead,
+        dead or item.dead,
         to_time(item.available_at) if item.available_at else None,
         item.priority,
         item.max_attempts or None,

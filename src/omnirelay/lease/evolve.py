@@ -33,6 +33,10 @@ def evolve(state: QueueState, record: Record, at: int) -> None:
     """`at` is the time of the envelope that carries the record."""
     state.sequence += 1
     state.at = at
+    if state.delayed:
+        # Whose time has come lines up before whoever comes now, whether or not anybody looked in
+        # between: the order of the line follows from the records alone.
+        state.ripen(at)
     _APPLY[type(record)](state, record)
 
 
@@ -198,8 +202,7 @@ def _expired(state: QueueState, record: Expired) -> None:
 def _released(state: QueueState, record: Released) -> None:
     held = _end_lease(state, record.sequence_id, record.fence)
     item = _next_try(held, attempt=record.attempt, error=held.item.last_error, available_at=0)
-    _free_key(state, held.item)
-    state.insert(item, front=True)
+    state.give_back(held.item, item)
     if state.rules.pending_high:
         state.watch_level()
 

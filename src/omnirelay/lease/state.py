@@ -4,6 +4,7 @@ Only `evolve` changes facts. `ripen` moves items whose delay has passed from one
 no fact changes by it.
 """
 
+import copy
 from collections import OrderedDict
 from collections.abc import Iterator
 from heapq import heappop, heappush
@@ -80,6 +81,8 @@ class QueueState:
         self.delayed: dict[int, Item] = {}
         self.busy: dict[Key, Item] = {}
         """The one item of each key that is held or stands in a lane."""
+        self.crowded: dict[Key, list[Item]] = {}
+        """Further holders of a key, from a time when keys were not kept apart."""
         self.parked: dict[Key, Lane] = {}
         self.deadlines = Deadlines()
         self._delays: list[tuple[int, int]] = []
@@ -154,11 +157,34 @@ class QueueState:
         elif rival.sequence_id in self.pending and rival.priority < item.priority:
             # The more urgent item takes the key's place in the line; the other waits behind it.
             self.busy[key] = item
-            self.lanes.remove(rival)
-            self._park(key, rival, front=True)
+            self._displace(key, rival)
             self.lanes.push(item, front=front)
         else:
             self._park(key, item, front=front)
+
+    def _displace(self, key: Key, rival: Item) -> None:
+        """`rival` leaves the line and waits with its key. It becomes another object, so that the
+        entry it may leave behind in the line stays stale when its turn comes again."""
+        self.lanes.remove(rival)
+        self.pending[rival.sequence_id] = again = copy.copy(rival)
+        self._park(key, again, front=True)
+
+    def give_back(self, held: Item, item: Item) -> None:
+        """A holder hands its item back untried: it stands in front again, before the others of
+        its key too, unless one of those is more urgent."""
+        key = self.key(item)
+        if self.serialized and self.busy.get(key) is held:
+            self._hand_on(key)
+        self.insert(item, front=True)
+        lane = self.parked.get(key)
+        if lane is None or self.busy.get(key) is not item:
+            return
+        self._trim(key, lane)
+        entry = lane.front()
+        if entry is not None and entry[1].priority > item.priority:
+            lane.pop()
+            self._trim(key, lane)
+            self.line_up(entry[1])
 
     def take_out(self, item: Item) -> None:
         """A pending item leaves, from wherever it stands."""
@@ -201,15 +227,14 @@ class QueueState:
         self.take_out(item)
         self.busy[key] = item
         if rival is not None:
-            self.lanes.remove(rival)
-            self._park(key, rival, front=True)
+            self._displace(key, rival)
 
     def free(self, key: Key) -> None:
         """A key's holder or candidate is gone: the next parked item of the key lines up, behind
         everybody else, so that a hot key takes turns with its neighbours."""
-        self.busy.pop(key, None)
+        is_held = self._hand_on(key)
         lane = self.parked.get(key)
-        if lane is None:
+        if is_held or lane is None:
             return
         self._trim(key, lane)
         entry = lane.front()
@@ -218,6 +243,19 @@ class QueueState:
             self._trim(key, lane)
             self.busy[key] = entry[1]
             self.lanes.push(entry[1])
+
+    def _hand_on(self, key: Key) -> bool:
+        """The key's holder is gone; True if it had another one, who keeps it."""
+        self.busy.pop(key, None)
+        others = self.crowded.pop(key, None) if self.crowded else None
+        while others:
+            item = others.pop()
+            held = self.active.get(item.sequence_id)
+            if held is not None and held.item is item:
+                self.busy[key] = item
+                self.crowded[key] = others
+                return True
+        return False
 
     def _park(self, key: Key, item: Item, *, front: bool = False) -> None:
         lane = self.parked.get(key)
@@ -241,12 +279,14 @@ class QueueState:
         self.serialized = self.rules.serialize_by != SerializeBy.NONE
         self.lanes = Lanes(self.is_ready)
         self.delayed, self._delays = {}, []
-        self.busy, self.parked = {}, {}
+        self.busy, self.parked, self.crowded = {}, {}, {}
         self.deadlines = Deadlines()
         for sequence_id, held in self.active.items():
             self.deadlines.add(sequence_id, held.expires_at)
             if self.serialized:
-                self.busy[self.key(held.item)] = held.item
+                key = self.key(held.item)
+                if self.busy.setdefault(key, held.item) is not held.item:
+                    self.crowded.setdefault(key, []).append(held.item)
         for item in list(self.pending.values()):
             self.insert(item)
 

@@ -94,6 +94,7 @@ class Shard:
         self._idle: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = False
+        self._pause_s = options.retry_min_s
 
     # -- callers, from any thread -------------------------------------------------------------
 
@@ -123,23 +124,26 @@ class Shard:
     async def run(self) -> None:
         """Serve until `stop`, or until a failure that cannot be mended, which is raised."""
         self._loop = asyncio.get_running_loop()
-        pause_s = self._options.retry_min_s
+        self._pause_s = self._options.retry_min_s
         try:
             while not self._stopping:
-                try:
-                    await self._take_office()
-                    pause_s = self._options.retry_min_s
-                    await self._serve()
-                except OmniRelayError as error:
-                    self._step_down(error)
-                    if isinstance(error, _FINAL):
-                        raise
-                    await self._sleep(pause_s)
-                    pause_s = min(pause_s * 2, self._options.retry_max_s)
+                await self._serve_one_term()
         finally:
             self._stopping = True
             self._refuse_all(self.failure or Closed(f"shard {self.name} is closed"))
             await self._backend.close()
+
+    async def _serve_one_term(self) -> None:
+        try:
+            await self._take_office()
+            self._pause_s = self._options.retry_min_s
+            await self._serve()
+        except OmniRelayError as error:
+            self._step_down(error)
+            if isinstance(error, _FINAL):
+                raise
+            await self._sleep(self._pause_s)
+            self._pause_s = min(self._pause_s * 2, self._options.retry_max_s)
 
     async def _take_office(self) -> None:
         """Recover, then append the epoch that makes this node the writer."""

@@ -84,17 +84,18 @@ class Turn:
                 found = tuple(beats[(command.principal, token)] for token in command.tokens)
                 outcome = Beats(found)  # type: ignore[arg-type]
             else:
-                try:
-                    outcome = self.apply(command)  # type: ignore[assignment]
-                except Backpressure as refused:
-                    if call.wait_ms is None or call.wait_ms > 0:
-                        return False
-                    outcome = refused
-                except OmniRelayError as refused:
-                    outcome = refused
+                outcome = self._outcome(command)
+                if isinstance(outcome, Backpressure) and call.wait_ms != 0:
+                    return False
             call.outcomes.append(outcome)
         self.replies.append((call, call.outcomes))
         return True
+
+    def _outcome(self, command: Command) -> Outcome:
+        try:
+            return self.apply(command)  # type: ignore[return-value]
+        except OmniRelayError as refused:
+            return refused
 
     def lease(self, call: LeaseCall) -> bool:
         """Grant what the call asks for, as far as there is any. False: there is nothing yet."""

@@ -1,5 +1,6 @@
 """What travels: a payload, its token, its last error, a drained item. Wire names are camelCase."""
 
+import re
 from datetime import UTC, datetime
 
 import msgspec
@@ -8,6 +9,8 @@ from omnirelay.model import limits
 from omnirelay.model.errors import InvalidArgument, InvalidPayload
 
 ANONYMOUS = "anonymous"
+# Python's own `int` would also take signs, blanks, underscores, 0x and the digits of any script.
+_TOKEN = re.compile(r"[0-9]{1,18}:[0-9]{1,18}:[0-9a-fA-F]{32}")
 
 
 class Wire(
@@ -50,14 +53,10 @@ class Token(Wire, frozen=True, gc=False):
 
     @classmethod
     def parse(cls, text: str) -> "Token":
-        parts = text.split(":")
-        if len(parts) != 3 or len(parts[2]) != 32:
+        if not _TOKEN.fullmatch(text):
             raise InvalidArgument(f"not a token: {text[:80]!r}; expected seq:attempt:leaseIdHex")
-        try:
-            int(parts[2], 16)
-            return cls(int(parts[0]), int(parts[1]), dashed(parts[2].lower()))
-        except ValueError as error:
-            raise InvalidArgument(f"not a token: {text[:80]!r}: {error}") from None
+        sequence_id, attempt, lease_id = text.split(":")
+        return cls(int(sequence_id), int(attempt), dashed(lease_id.lower()))
 
 
 class PendingItem(Wire, frozen=True, gc=False):

@@ -28,6 +28,9 @@ RESOURCE_TYPES_MAX: Final = 64
 # -- one call ---------------------------------------------------------------------------------
 BATCH_MAX: Final = 1000
 """Items one batch, page, drain or restore call may carry."""
+RESTORED_NUMBER_MAX: Final = 1 << 52
+"""Sequence ids and fences a restored item may carry. The queue counts on from the highest, and has
+as many left before readers that keep JSON numbers as doubles lose digits."""
 PAGE_BYTES_MAX: Final = 4 << 20
 """Body bytes one drain page may carry; the page ends early rather than pass it."""
 WAIT_MS_MAX: Final = 3600 * 1000

@@ -82,17 +82,20 @@ class Worker:
                     await asyncio.wait(
                         [stopped, *self._running], return_when=asyncio.FIRST_COMPLETED
                     )
-                    continue
-                taking = asyncio.create_task(self._take(free))
-                await asyncio.wait([stopped, taking], return_when=asyncio.FIRST_COMPLETED)
-                if not taking.done():
-                    taking.cancel()  # a lease that comes after all is released by the link
-                    await asyncio.wait([taking])
-                if not taking.cancelled():
-                    for lease in taking.result():
-                        self._start(lease)
+                else:
+                    await self._take_or_stop(free, stopped)
         finally:
             stopped.cancel()
+
+    async def _take_or_stop(self, free: int, stopped: "asyncio.Task[bool]") -> None:
+        taking = asyncio.create_task(self._take(free))
+        await asyncio.wait([stopped, taking], return_when=asyncio.FIRST_COMPLETED)
+        if not taking.done():
+            taking.cancel()  # a lease that comes after all is released by the link
+            await asyncio.wait([taking])
+        if not taking.cancelled():
+            for lease in taking.result():
+                self._start(lease)
 
     async def _take(self, free: int) -> list[Lease]:
         try:

@@ -1,9 +1,13 @@
 """How far a journal was acknowledged, kept apart from it, so that a lost tail is noticed on open.
 
-Written after each commit without a sync of its own: it may lag behind after a power cut, never run
-ahead, so it can miss a loss but cannot cry wolf.
+Written after each commit through a memory map, without a sync of its own: it survives the process,
+may lag behind after a power cut, and never runs ahead. So it can miss a loss but cannot cry wolf.
+A map, because a write call dirties the inode, which the journal's next sync then has to wait for
+(measured: a third of the commits a second on ext4). Two slots in turn, because a process can be
+killed between two bytes.
 """
 
+import mmap
 import os
 import zlib
 
@@ -21,28 +25,41 @@ class Mark(msgspec.Struct, frozen=True):
 class HighWater:
     def __init__(self, path: str) -> None:
         self.path = path
-        self._fd: int | None = None
+        self._map: mmap.mmap | None = None
+        self._slot = 0
 
     def open(self) -> Mark | None:
-        """The stored mark; None if there is none or it was torn while it was written."""
-        if self._fd is None:
-            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        line = os.pread(self._fd, _LINE, 0).decode("ascii", "replace")
+        """The highest mark stored; None if there is none that can be read."""
+        if self._map is None:
+            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                if os.fstat(fd).st_size != 2 * _LINE:
+                    os.ftruncate(fd, 2 * _LINE)
+                self._map = mmap.mmap(fd, 2 * _LINE)
+            finally:
+                os.close(fd)
+        found = [mark for slot in (0, 1) if (mark := self._read(slot)) is not None]
+        return max(found, key=lambda mark: (mark.last, mark.epoch), default=None)
+
+    def _read(self, slot: int) -> Mark | None:
+        assert self._map is not None
+        line = self._map[slot * _LINE : (slot + 1) * _LINE].decode("ascii", "replace")
         fields = line.split()
-        if len(line) != _LINE or len(fields) != 4 or _crc(fields[:3]) != fields[3]:
+        if len(fields) != 4 or _crc(fields[:3]) != fields[3]:
             return None
         return Mark(int(fields[0]), int(fields[1]), fields[2])
 
     def write(self, mark: Mark) -> None:
-        assert self._fd is not None
+        assert self._map is not None
         fields = [str(mark.last), str(mark.epoch), mark.checksum]
         line = " ".join([*fields, _crc(fields)]).ljust(_LINE - 1) + "\n"
-        os.pwrite(self._fd, line.encode("ascii"), 0)
+        self._slot = 1 - self._slot
+        self._map[self._slot * _LINE : (self._slot + 1) * _LINE] = line.encode("ascii")
 
     def close(self) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+        if self._map is not None:
+            self._map.close()
+            self._map = None
 
 
 def _crc(fields: list[str]) -> str:
