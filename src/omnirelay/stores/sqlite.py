@@ -4,8 +4,12 @@ The methods are async by contract but block: the writer that calls them runs on 
 (docs/adr/0002), and readers run on another.
 """
 
+import hashlib
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import takewhile
+from typing import cast
 
 import apsw
 
@@ -30,6 +34,7 @@ _READ = (
     "coalesce((SELECT max(first) FROM journal WHERE shard = ?1 AND first <= ?2 + 1), 0) "
     "ORDER BY first LIMIT ?3"
 )
+_OLDEST = "SELECT first, last, written_at FROM journal WHERE shard = ? ORDER BY first LIMIT ?"
 
 
 class SqliteReader:
@@ -96,7 +101,7 @@ class SqliteJournal(SqliteReader):
     ) -> None:
         super().__init__(path, shard, vfs=vfs)
         self._lock = OwnerLock(f"{path}-owner") if owner else None
-        self._high_water = HighWater(f"{path}-{shard}.mark")
+        self._high_water = HighWater(f"{path}-{_file_word(shard)}.mark")
 
     @property
     def _db(self) -> apsw.Connection:
@@ -229,12 +234,16 @@ class SqliteJournal(SqliteReader):
 
     async def prune(self, through: int, *, before_ms: int, limit: int) -> int:
         with self._errors():
-            self._db.execute(
-                "DELETE FROM journal WHERE rowid IN (SELECT rowid FROM journal WHERE shard = ?1 "
-                "AND last <= ?2 AND written_at <= ?4 AND first < "
-                "(SELECT max(first) FROM journal WHERE shard = ?1) ORDER BY first LIMIT ?3)",
-                (self.shard, through, limit, before_ms),
-            )
+            found = self._db.execute(_OLDEST, (self.shard, limit + 1)).fetchall()
+            rows = cast("list[tuple[int, int, int]]", found)
+            # Up to the first that must stay and never past it, whatever the times behind it say: a
+            # hole would be damage. One row more than the limit, so that the last one stays.
+            old = takewhile(lambda row: row[1] <= through and row[2] <= before_ms, rows[:-1])
+            gone = [row[0] for row in old]
+            if not gone:
+                return 0
+            sql = "DELETE FROM journal WHERE shard = ? AND first <= ?"
+            self._db.execute(sql, (self.shard, gone[-1]))
             return self._db.changes()
 
 
@@ -243,3 +252,11 @@ def _roll_back(db: apsw.Connection) -> None:
         db.execute("ROLLBACK")
     except apsw.Error:
         return  # the connection is closed and reopened after any failure, which rolls back too
+
+
+def _file_word(shard: str) -> str:
+    """The shard's name in a file name: as it is if every file system keeps it so, else a digest.
+    A slash would lead elsewhere, and some file systems take two cases for one."""
+    if re.fullmatch(r"[a-z0-9_][a-z0-9_.-]{0,63}", shard):
+        return shard
+    return hashlib.blake2b(shard.encode(), digest_size=16).hexdigest()
