@@ -1,0 +1,1 @@
+"""Tools to test against: virtual time, history checks, figures. No other room imports this one."""
