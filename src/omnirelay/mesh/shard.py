@@ -9,7 +9,7 @@ new epoch.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -23,6 +23,7 @@ from omnirelay.lease.state import QueueState
 from omnirelay.mesh.calls import Call, LeaseCall, Outcome
 from omnirelay.mesh.keeper import Keeper, KeepOptions, Slowest
 from omnirelay.mesh.recovery import recover
+from omnirelay.mesh.rest import LoopRest, Rest
 from omnirelay.mesh.turn import Turn
 from omnirelay.mesh.waiters import EnqueueWaiters, LeaseWaiters
 from omnirelay.model import limits
@@ -73,6 +74,8 @@ class Shard:
         clock: Clock,
         ids: Ids,
         slowest: Slowest = _nobody,
+        rest: Rest | None = None,
+        on_ready: Callable[[], None] | None = None,
     ) -> None:
         self.name = backend.shard
         self.bell = Bell()
@@ -91,8 +94,9 @@ class Shard:
         self._inbox: deque[AnyCall] = deque()
         self._leases = LeaseWaiters()
         self._enqueues = EnqueueWaiters()
-        self._idle: asyncio.Future[None] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._rest = rest or LoopRest()
+        self._is_resting = False
+        self._on_ready = on_ready
         self._stopping = False
         self._pause_s = options.retry_min_s
 
@@ -106,24 +110,19 @@ class Shard:
         if len(self._inbox) >= limits.INBOX_MAX:
             raise Overloaded(f"shard {self.name}: {limits.INBOX_MAX} calls are waiting; slow down")
         self._inbox.append(call)
-        if self._idle is not None:
-            self._wake()
+        if self._is_resting:
+            self._is_resting = False
+            self._rest.wake()
 
     def stop(self) -> None:
         """Finish what is in hand, then end `run`."""
         self._stopping = True
-        self._wake()
-
-    def _wake(self) -> None:
-        idle, self._idle = self._idle, None
-        if idle is not None and self._loop is not None:
-            self._loop.call_soon_threadsafe(_resolve, idle)
+        self._rest.wake()
 
     # -- the task ---------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Serve until `stop`, or until a failure that cannot be mended, which is raised."""
-        self._loop = asyncio.get_running_loop()
         self._pause_s = self._options.retry_min_s
         try:
             while not self._stopping:
@@ -165,6 +164,8 @@ class Shard:
         await self._commit(turn)
         self.failure = None
         self.ready.set()
+        if self._on_ready is not None:
+            self._on_ready()
         log.info("shard %s serves epoch %d from sequence %d", self.name, epoch, self._writer.last)
 
     def _step_down(self, error: OmniRelayError) -> None:
@@ -182,9 +183,9 @@ class Shard:
                     return
                 if self._keeper.is_busy:
                     await self._keeper.step(self._time.now_ms())
-                    await asyncio.sleep(0)
+                    await self._rest.breathe()
                     continue
-                await self._rest()
+                await self._wait_for_calls()
                 continue
             turn = self._turn()
             self._play(turn)
@@ -303,38 +304,23 @@ class Shard:
         ]
         return min((at for at in times if at is not None), default=None)
 
-    async def _rest(self) -> None:
+    async def _wait_for_calls(self) -> None:
         """Sleep until a call comes in or something is due."""
-        assert self._loop is not None
-        idle = self._loop.create_future()
-        self._idle = idle
-        if self._inbox or self._stopping:  # offered between the last look and now
-            self._idle = None
-            return
         at = self._next_at()
-        timer = None
-        if at is not None:
-            delay = max(0, at - self._time.now_ms()) / 1000
-            timer = self._loop.call_later(delay, _resolve, idle)
-        try:
-            await idle
-        finally:
-            self._idle = None
-            if timer is not None:
-                timer.cancel()
+        timeout_s = None if at is None else max(0, at - self._time.now_ms()) / 1000
+        self._is_resting = True
+        if not self._inbox and not self._stopping:  # nothing came between the last look and now
+            await self._rest.wait(timeout_s)
+        self._is_resting = False
 
     async def _sleep(self, seconds: float) -> None:
         """Pause between two attempts to take office; reads are answered meanwhile."""
-        assert self._loop is not None
-        until = self._loop.time() + seconds
-        while not self._stopping and self._loop.time() < until:
-            idle = self._loop.create_future()
-            self._idle = idle
-            timer = self._loop.call_later(max(0.0, until - self._loop.time()), _resolve, idle)
+        until = self._clock.monotonic_ms() + round(seconds * 1000)
+        while not self._stopping and (left := until - self._clock.monotonic_ms()) > 0:
+            self._is_resting = True
             if not self._inbox:
-                await idle
-            self._idle = None
-            timer.cancel()
+                await self._rest.wait(left / 1000)
+            self._is_resting = False
             assert self.failure is not None
             self._refuse_all(self.failure)
 
@@ -384,8 +370,3 @@ def _not_serving(name: str, error: OmniRelayError) -> OmniRelayError:
     return Recovering(
         f"shard {name} is recovering: {error.message}; nothing was changed, try again"
     )
-
-
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

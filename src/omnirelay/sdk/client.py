@@ -49,7 +49,7 @@ class Relay:
     ) -> None:
         self._link = link
         self._clock = clock or SystemClock()
-        self._heart = Heart(link, self._clock)
+        self.heart = Heart(link, self._clock)
         self.peer_id = peer_id
 
     # -- producing ----------------------------------------------------------------------------
@@ -157,15 +157,15 @@ class Relay:
         # The first heartbeat, a third of the lease from now, sets the clock right either way.
         now = self._clock.monotonic_ms()
         leases = [Lease(self, one, now) for one in leased]
-        for lease in leases:
-            self._heart.add(lease)
+        if leases:
+            self.heart.add(leases)
         return leases
 
     async def complete_many(self, leases: Iterable[Lease]) -> list[Outcome]:
         """One commit for all of them, one outcome each."""
         ending = list(leases)
         for lease in ending:
-            lease.is_over = True
+            lease.stop_renewing()
         return list(await self._link.call([Complete(token=lease.token) for lease in ending]))
 
     # -- operating ----------------------------------------------------------------------------
@@ -269,7 +269,7 @@ class Relay:
         return outcome
 
     async def close(self) -> None:
-        self._heart.stop()
+        self.heart.stop()
         await self._link.close()
 
     async def __aenter__(self) -> "Relay":

@@ -7,6 +7,7 @@ who blocks that loop still keeps its leases (docs/adr/0002).
 import asyncio
 import os
 import socket
+import threading
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,9 @@ from omnirelay.journal.events import Event
 from omnirelay.journal.follower import Follower, FollowerStatus, tail
 from omnirelay.lease.options import QueueOptions
 from omnirelay.mesh.keeper import KeepOptions
+from omnirelay.mesh.rest import ThreadRest
 from omnirelay.mesh.shard import AnyCall, Shard, ShardOptions
-from omnirelay.model.errors import Closed
+from omnirelay.model.errors import Closed, OmniRelayError
 from omnirelay.model.ports import Clock, Ids, RandomIds, SystemClock
 from omnirelay.sdk.threads import LoopThread, run_now
 from omnirelay.stores.registry import Opened, open_address
@@ -32,13 +34,23 @@ class Engine:
     def __init__(self, opened: Opened, options: ShardOptions, clock: Clock, ids: Ids) -> None:
         self._opened = opened
         self._clock = clock
-        self._thread = LoopThread(f"omnirelay-{opened.journal.shard}")
+        self._settled = threading.Event()
+        self._failure: BaseException | None = None
         self._followers_thread: LoopThread | None = None
         self._followers: dict[str, tuple[Follower, Future[None]]] = {}
         self._closed = False
-        self.shard, self._running = self._thread.start(
-            _launch(opened, options, clock, ids)
-        ).result()
+        self.shard = Shard(
+            opened.journal,
+            options,
+            clock=clock,
+            ids=ids,
+            slowest=self._slowest,
+            rest=ThreadRest(),
+            on_ready=self._settled.set,
+        )
+        self._thread = threading.Thread(
+            target=self._run, name=f"omnirelay-{self.shard.name}", daemon=True
+        )
 
     @classmethod
     def open(
@@ -56,14 +68,26 @@ class Engine:
             keep=keep or KeepOptions(),
             require=require,
         )
-        opened = open_address(url, namespace)
-        engine = cls(opened, shard_options, SystemClock(), RandomIds())
-        try:
-            engine._thread.start(_until_ready(engine.shard, engine._running)).result()
-        except BaseException:
+        engine = cls(open_address(url, namespace), shard_options, SystemClock(), RandomIds())
+        engine._thread.start()
+        engine._settled.wait()
+        if engine._failure is not None:
             engine.close()
-            raise
+            raise engine._failure
         return engine
+
+    def _run(self) -> None:
+        try:
+            run_now(self.shard.run())
+        except BaseException as error:
+            self._failure = error
+            if not isinstance(error, OmniRelayError):
+                raise
+        finally:
+            self._settled.set()
+
+    async def _slowest(self) -> int | None:
+        return await self._opened.checkpoints.slowest(self.shard.name)
 
     def offer(self, call: AnyCall) -> None:
         self.shard.offer(call)
@@ -125,10 +149,8 @@ class Engine:
         if self._followers_thread is not None:
             self._followers_thread.stop()
         self.shard.stop()
-        # run() answers what is in hand and closes the journal before it ends.
-        self._thread.start(_settled(self._running)).result()
-        self._thread.start(self._opened.checkpoints.close()).result()
-        self._thread.stop()
+        self._thread.join()  # it answers what is in hand and closes the journal before it ends
+        run_now(self._opened.checkpoints.close())
 
 
 class _OffLoop:
@@ -150,30 +172,3 @@ class _OffLoop:
 
     async def close(self) -> None:
         await asyncio.to_thread(lambda: run_now(self._reader.close()))
-
-
-async def _launch(
-    opened: Opened, options: ShardOptions, clock: Clock, ids: Ids
-) -> "tuple[Shard, asyncio.Task[None]]":
-    slowest = opened.checkpoints.slowest
-    journal = opened.journal
-
-    async def slowest_here() -> int | None:
-        return await slowest(journal.shard)
-
-    shard = Shard(journal, options, clock=clock, ids=ids, slowest=slowest_here)
-    return shard, asyncio.create_task(shard.run())
-
-
-async def _until_ready(shard: Shard, running: "asyncio.Task[None]") -> None:
-    ready = asyncio.create_task(shard.ready.wait())
-    await asyncio.wait([ready, running], return_when=asyncio.FIRST_COMPLETED)
-    ready.cancel()
-    if running.done():
-        running.result()
-
-
-async def _settled(running: "asyncio.Task[None]") -> None:
-    await asyncio.wait([running])
-    if not running.cancelled():
-        running.exception()  # a failed shard has told its callers; closing is not the place

@@ -1,8 +1,7 @@
 """Keeps leases alive from a thread of its own, so that a blocked loop does not lose them."""
 
 import threading
-from heapq import heappop, heappush
-from itertools import count
+from collections.abc import Iterable
 from typing import Protocol
 
 from omnirelay.lease.answers import Beat, Beats
@@ -25,30 +24,51 @@ class Beating(Protocol):
     """Monotonic time before the call that last renewed it: the lease lasts at least `lease_ms`
     from here, whatever the way back took."""
     is_over: bool
+    beats_in: int
+    """The heart's own note: where it keeps this lease."""
+
+
+TICK_MS = 25
 
 
 class Heart:
+    """Leases by the tick their next heartbeat is due in. One that ends is taken out at once, so
+    the heart holds no more than what is really held."""
+
     def __init__(self, link: Link, clock: Clock) -> None:
         self._link = link
         self._clock = clock
-        self._due: list[tuple[int, int, Beating]] = []
-        self._numbers = count()
+        self._ticks: dict[int, dict[int, Beating]] = {}
         self._changed = threading.Condition()
+        self._sleeps_until: int | None = None
         self._thread: threading.Thread | None = None
         self._stopping = False
 
-    def add(self, lease: Beating) -> None:
+    def add(self, leases: Iterable[Beating]) -> None:
+        """Keep these alive from now on."""
         with self._changed:
-            heappush(
-                self._due, (lease.renewed_at_ms + lease.heartbeat_ms, next(self._numbers), lease)
-            )
+            for lease in leases:
+                self._put(lease, lease.renewed_at_ms + lease.heartbeat_ms)
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, name="omnirelay-heart", daemon=True
                 )
                 self._thread.start()
-            elif self._due[0][2] is lease:
+
+    def _put(self, lease: Beating, at: int) -> None:
+        lease.beats_in = tick = at // TICK_MS
+        bucket = self._ticks.get(tick)
+        if bucket is None:
+            bucket = self._ticks[tick] = {}
+            if self._sleeps_until is None or tick < self._sleeps_until:
                 self._changed.notify()
+        bucket[id(lease)] = lease
+
+    def remove(self, lease: Beating) -> None:
+        """It is over: let it go. The heart may be beating it at this moment; that does no harm."""
+        bucket = self._ticks.get(lease.beats_in)
+        if bucket is not None:
+            bucket.pop(id(lease), None)
 
     def stop(self) -> None:
         with self._changed:
@@ -69,14 +89,14 @@ class Heart:
         with self._changed:
             while not self._stopping:
                 now = self._clock.monotonic_ms()
-                due: list[Beating] = []
-                while self._due and (self._due[0][0] <= now or self._due[0][2].is_over):
-                    lease = heappop(self._due)[2]
-                    if not lease.is_over:
-                        due.append(lease)
-                if due:
-                    return due
-                self._changed.wait((self._due[0][0] - now) / 1000 if self._due else None)
+                for tick in [tick for tick in self._ticks if tick * TICK_MS <= now]:
+                    due = [lease for lease in self._ticks.pop(tick).values() if not lease.is_over]
+                    if due:
+                        return due
+                self._sleeps_until = min(self._ticks, default=None)
+                until = self._sleeps_until
+                self._changed.wait(None if until is None else (until * TICK_MS - now) / 1000)
+                self._sleeps_until = 0  # awake: nobody need notify
             return None
 
     def _beat(self, leases: list[Beating]) -> None:
@@ -94,7 +114,7 @@ class Heart:
             outcome = outcome.outcomes[0]
         if isinstance(outcome, Beat):
             lease.renewed_at_ms = called
-            self.add(lease)
+            self.add([lease])
         elif isinstance(outcome, Unavailable | ResourceExhausted):
             # Nobody said no. Try again soon, but never believe in a lease whose time is up.
             if self._clock.monotonic_ms() >= lease.renewed_at_ms + lease.lease_ms:
@@ -108,4 +128,4 @@ class Heart:
         at = self._clock.monotonic_ms() + min(250, lease.heartbeat_ms)
         at = min(at, lease.renewed_at_ms + lease.lease_ms)
         with self._changed:
-            heappush(self._due, (at, next(self._numbers), lease))
+            self._put(lease, at)

@@ -26,8 +26,27 @@ class Lease:
     refuse a smaller one than it has seen. `lost` is set as soon as ownership is known to be gone.
     """
 
+    __slots__ = (
+        "_relay",
+        "attempt",
+        "beats_in",
+        "enqueued_at_ms",
+        "fence",
+        "heartbeat_ms",
+        "is_over",
+        "last_error",
+        "lease_ms",
+        "lost",
+        "owner_peer_id",
+        "payload",
+        "renewed_at_ms",
+        "sequence_id",
+        "token",
+    )
+
     def __init__(self, relay: "Relay", leased: Leased, asked_at_ms: int) -> None:
         self._relay = relay
+        self.beats_in = -1
         self.payload: Payload = leased.payload
         self.sequence_id: int = leased.sequence_id
         self.attempt: int = leased.attempt
@@ -89,9 +108,13 @@ class Lease:
         """Hand the item back untried: the attempt does not count."""
         await self._end(Release(token=self.token))
 
-    async def _end(self, command: Complete | Fail | Release) -> Answer:
-        # Renewing stops before we report, so that no heartbeat can overtake the report.
+    def stop_renewing(self) -> None:
+        """Before the end is reported, so that no heartbeat can overtake the report."""
         self.is_over = True
+        self._relay.heart.remove(self)
+
+    async def _end(self, command: Complete | Fail | Release) -> Answer:
+        self.stop_renewing()
         try:
             return await self._relay.one(command)
         except OmniRelayError as error:
@@ -144,7 +167,7 @@ class Leasing:
 async def hand_back(lease: Lease, error: BaseException) -> None:
     """End a lease whose work raised."""
     if lease.lost.is_set():
-        lease.is_over = True
+        lease.stop_renewing()
     elif isinstance(error, Exception):
         await lease.fail(
             f"{type(error).__name__}: {error}", requeue=not isinstance(error, DeadLetter)

@@ -1,46 +1,60 @@
-"""An event that is set when a lease is gone. Works in threads and in any event loop."""
+"""An event that is set when a lease is gone. Works in threads and in any event loop.
+
+Every lease has one and almost none is ever watched, so it costs two attributes until it is.
+"""
 
 import asyncio
 import threading
+from collections.abc import Callable
+
+_watching = threading.Lock()
 
 
 class Lost:
+    __slots__ = ("_watchers", "reason")
+
     def __init__(self) -> None:
-        self._event = threading.Event()
-        self._lock = threading.Lock()
-        self._watchers: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         self.reason: str | None = None
+        self._watchers: list[Callable[[], object]] | None = None
 
     def __repr__(self) -> str:
         return f"Lost({self.reason!r})" if self.is_set() else "Lost(no)"
 
     def is_set(self) -> bool:
-        return self._event.is_set()
+        return self.reason is not None
 
     def set(self, reason: str) -> None:
-        with self._lock:
-            if self._event.is_set():
+        with _watching:
+            if self.reason is not None:
                 return
             self.reason = reason
-            self._event.set()
-            watchers, self._watchers = self._watchers, []
-        for loop, future in watchers:
-            try:
-                loop.call_soon_threadsafe(_resolve, future)
-            except RuntimeError:
-                continue  # the watcher's loop has ended
+            watchers, self._watchers = self._watchers, None
+        for tell in watchers or ():
+            tell()
+
+    def _watch(self, tell: Callable[[], object]) -> bool:
+        with _watching:
+            if self.reason is not None:
+                return False
+            self._watchers = [*(self._watchers or ()), tell]
+            return True
 
     async def wait(self) -> None:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        with self._lock:
-            if self._event.is_set():
-                return
-            self._watchers.append((loop, future))
-        await future
+        if self._watch(lambda: _tell(loop, future)):
+            await future
 
     def wait_blocking(self, timeout_s: float | None = None) -> bool:
-        return self._event.wait(timeout_s)
+        event = threading.Event()
+        return not self._watch(event.set) or event.wait(timeout_s)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, future: "asyncio.Future[None]") -> None:
+    try:
+        loop.call_soon_threadsafe(_resolve, future)
+    except RuntimeError:
+        return  # the watcher's loop has ended
 
 
 def _resolve(future: "asyncio.Future[None]") -> None:

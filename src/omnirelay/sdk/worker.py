@@ -130,7 +130,7 @@ class Worker:
 
     async def _report(self, lease: Lease, work: "asyncio.Future[None]") -> None:
         if lease.lost.is_set():
-            lease.is_over = True
+            lease.stop_renewing()
             self.lost += 1
             return
         error = asyncio.CancelledError() if work.cancelled() else work.exception()

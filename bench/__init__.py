@@ -1,0 +1,1 @@
+"""Measurements, never tests: ours beside the limit of the machine and the peers, in one run."""

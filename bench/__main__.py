@@ -1,0 +1,28 @@
+"""`python -m bench [core embedded restart …] [--rounds N]`; without names, all of them."""
+
+import argparse
+import sys
+
+from bench import core, embedded, restart
+from bench.report import publish
+
+BENCHES = {"core": core.rows, "embedded": embedded.rows, "restart": restart.rows}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("names", nargs="*", help=f"any of {', '.join(BENCHES)}")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds whose median counts")
+    arguments = parser.parse_args()
+    unknown = set(arguments.names) - BENCHES.keys()
+    if unknown:
+        parser.error(f"no such bench: {', '.join(sorted(unknown))}")
+    rows = []
+    for name in arguments.names or BENCHES:
+        print(f"== {name}")
+        rows += BENCHES[name](arguments.rounds)
+    return 0 if publish(rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""How a shard waits for its next call: on an event loop, or blocking a thread of its own.
+
+A shard whose store blocks anyway gains nothing from an event loop and loses two trips through it on
+every call (docs/adr/0002), so it runs on a bare thread with `ThreadRest`: its coroutine then never
+suspends. With `LoopRest` the same code shares a loop, real or simulated.
+"""
+
+import asyncio
+import threading
+from typing import Protocol
+
+
+class Rest(Protocol):
+    def wake(self) -> None:
+        """End the present or the next `wait`. May be called from any thread."""
+
+    async def wait(self, timeout_s: float | None) -> None:
+        """Until `wake`, or the timeout; may return early, never misses a wake."""
+
+    async def breathe(self) -> None:
+        """Let others on the same loop have a turn."""
+
+
+class LoopRest:
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._idle: asyncio.Future[None] | None = None
+        self._woken = False
+
+    def wake(self) -> None:
+        self._woken = True
+        idle = self._idle
+        if idle is not None and self._loop is not None:
+            self._loop.call_soon_threadsafe(_resolve, idle)
+
+    async def wait(self, timeout_s: float | None) -> None:
+        self._loop = asyncio.get_running_loop()
+        idle = self._idle = self._loop.create_future()
+        timer = None
+        if timeout_s is not None:
+            timer = self._loop.call_later(timeout_s, _resolve, idle)
+        try:
+            if not self._woken:
+                await idle
+        finally:
+            self._idle = None
+            self._woken = False
+            if timer is not None:
+                timer.cancel()
+
+    async def breathe(self) -> None:
+        await asyncio.sleep(0)
+
+
+class ThreadRest:
+    """A lock nobody holds for long: taken while asleep, released to wake."""
+
+    def __init__(self) -> None:
+        self._bell = threading.Lock()
+        self._bell.acquire()
+
+    def wake(self) -> None:
+        try:
+            self._bell.release()
+        except RuntimeError:
+            return  # it was awake already; the release before still counts
+
+    async def wait(self, timeout_s: float | None) -> None:
+        self._bell.acquire(timeout=-1 if timeout_s is None else max(0.0, timeout_s))
+
+    async def breathe(self) -> None:
+        return None
+
+
+def _resolve(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
