@@ -46,6 +46,7 @@ check: lint ## the everyday loop: lint and the fast tests
 	$(BIN)/pytest -q -n $(JOBS) $(FAST_TESTS) $(PYTEST_ARGS)
 
 test: lint ## everything the pipeline runs, ending with the reliability figures
+	$(BIN)/python -m omnirelay.testing.figures --clear
 	$(BIN)/pytest -q -n $(JOBS) tests $(PYTEST_ARGS)
 	$(BIN)/python -m omnirelay.testing.figures
 
