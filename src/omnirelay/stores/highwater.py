@@ -33,9 +33,7 @@ class HighWater:
         if self._map is None:
             fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
-                if os.fstat(fd).st_size != 2 * _LINE:
-                    os.ftruncate(fd, 2 * _LINE)
-                self._map = mmap.mmap(fd, 2 * _LINE)
+                self._map = _mapped(fd)
             finally:
                 os.close(fd)
         found = [mark for slot in (0, 1) if (mark := self._read(slot)) is not None]
@@ -60,6 +58,15 @@ class HighWater:
         if self._map is not None:
             self._map.close()
             self._map = None
+
+
+def _mapped(fd: int) -> mmap.mmap:
+    size = os.fstat(fd).st_size
+    if size < 2 * _LINE:
+        # Written, not only lengthened: on a full disk a write says so, whereas the first touch of
+        # a mapped hole kills the process.
+        os.pwrite(fd, bytes(2 * _LINE - size), size)
+    return mmap.mmap(fd, 2 * _LINE)
 
 
 def _crc(fields: list[str]) -> str:

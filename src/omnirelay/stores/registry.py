@@ -1,6 +1,6 @@
 """Journal addresses of CONTRACT §5 to the stores that serve them."""
 
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import msgspec
 
@@ -21,26 +21,34 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 def is_journal(url: str) -> bool:
-    return urlsplit(url).scheme in ("memory", "sqlite")
+    return _scheme(url) in ("memory", "sqlite")
 
 
 def open_address(url: str, shard: str) -> Opened:
     """`memory:` or `sqlite:///path` (three slashes: relative to here; four: absolute)."""
-    parts = urlsplit(url)
-    if parts.scheme == "memory":
+    scheme = _scheme(url)
+    if scheme == "memory":
         return Opened(MemoryJournal(shard), MemoryCheckpoints())
-    if parts.scheme == "sqlite":
-        path = _sqlite_path(url, parts.netloc, parts.path)
+    if scheme == "sqlite":
+        path = _sqlite_path(url)
         return Opened(SqliteJournal(path, shard), SqliteCheckpoints(f"{path}-positions"))
-    raise InvalidOption(
-        f"no journal is served at {parts.scheme or url!r}:; use sqlite:///path or memory:"
-    )
+    raise InvalidOption(f"no journal is served at {url!r}: use sqlite:///path or memory:")
 
 
-def _sqlite_path(url: str, host: str, path: str) -> str:
-    name = unquote(path)[1:]
-    if host or not name or name.endswith("/") or "\x00" in name:
+def _scheme(url: str) -> str:
+    return url.partition(":")[0].lower() if ":" in url else ""
+
+
+def _sqlite_path(url: str) -> str:
+    """Nothing in an address is passed over in silence: what is not the path is refused."""
+    slashes, rest = url[len("sqlite:") :][:3], url[len("sqlite:///") :]
+    name = unquote(rest)
+    if slashes != "///" or not name or name.endswith("/") or "\x00" in name:
         raise InvalidOption(
-            f"{url!r} names no file; write sqlite:///leases.db or sqlite:////abs.db"
+            f"{url!r} names no file: write sqlite:///leases.db or sqlite:////abs.db"
         )
+    if "?" in rest or "#" in rest:
+        raise InvalidOption(f"{url!r}: sqlite:/// takes no options; in a path write %3F and %23")
+    if name == ":memory:":
+        raise InvalidOption(f"{url!r} would be lost with its handle: use memory: or sqlite:///path")
     return name

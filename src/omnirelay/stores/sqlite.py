@@ -8,6 +8,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import takewhile
 from typing import cast
 
@@ -18,7 +19,16 @@ from omnirelay.journal.format import Sealed
 from omnirelay.model.errors import Corrupt, Fenced, SequenceTaken
 from omnirelay.model.ports import failpoint
 from omnirelay.stores.highwater import HighWater, Mark
-from omnirelay.stores.sqlite_file import OwnerLock, connect, migrate, scalar, translate
+from omnirelay.stores.sqlite_file import (
+    OwnerLock,
+    check_ours,
+    connect,
+    migrate,
+    refuse_folder,
+    scalar,
+    translate,
+    translate_os,
+)
 
 SAFE_SQLITE = 3051003
 """From here on, two connections that checkpoint at once cannot corrupt the WAL."""
@@ -58,6 +68,8 @@ class SqliteReader:
             yield
         except apsw.Error as error:
             raise translate(error, f"{self.path} ({self.shard})") from error
+        except OSError as error:
+            raise translate_os(error, self.path) from error
 
     async def head(self) -> Head:
         with self._errors():
@@ -110,12 +122,15 @@ class SqliteJournal(SqliteReader):
 
     async def open(self) -> None:
         await self._disconnect()
-        if self._lock is not None and not self._lock.is_taken:
-            self._lock.take(self.path)
         with self._errors():
-            self._connection = connect(self.path, vfs=self._vfs)
-            migrate(self._connection, self.path)
-        self._check_mark(self._high_water.open(), await self.head())
+            refuse_folder(self.path)
+            if self._lock is not None and not self._lock.is_taken:
+                self._lock.take(self.path)
+            check = partial(check_ours, path=self.path)
+            self._connection = connect(self.path, vfs=self._vfs, check=check)
+            migrate(self._connection)
+            mark = self._high_water.open()
+        self._check_mark(mark, await self.head())
 
     def _check_mark(self, mark: Mark | None, head: Head) -> None:
         if mark is None:

@@ -1,7 +1,9 @@
 """One SQLite file: who owns it, how it is opened, its schema and the migrations to it."""
 
+import errno
 import fcntl
 import os
+from collections.abc import Callable
 from typing import Any
 
 import apsw
@@ -9,6 +11,7 @@ import apsw
 from omnirelay.model.errors import (
     Corrupt,
     DiskFull,
+    InvalidOption,
     JournalOwned,
     OmniRelayError,
     OutcomeUnknown,
@@ -34,7 +37,8 @@ SELECT j.shard AS shard, j.first + r.key AS sequence_number,
   strftime('%Y-%m-%dT%H:%M:%fZ', j.written_at / 1000.0, 'unixepoch') AS timestamp,
   j.epoch AS epoch, json_extract(j.body, '$.node') AS node,
   json_extract(r.value, '$.sequenceId') AS sequence_id,
-  json_extract(r.value, '$.attempt') AS attempt,
+  iif(json_extract(r.value, '$.eventType') = 'Enqueue', 1, json_extract(r.value, '$.attempt'))
+    AS attempt,
   json_extract(r.value, '$.leaseId') AS lease_id,
   json_extract(r.value, '$.fence') AS fence,
   strftime('%Y-%m-%dT%H:%M:%fZ', json_extract(r.value, '$.expiresAt') / 1000.0, 'unixepoch')
@@ -52,7 +56,9 @@ SELECT j.shard AS shard, j.first + r.key AS sequence_number,
 FROM journal AS j, json_each(j.body, '$.records') AS r;
 """
 
-MIGRATIONS: dict[int, str] = {0: _JOURNAL}
+MIGRATIONS: dict[int, str] = {
+    0: f"{_JOURNAL} PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version=1",
+}
 """From this version to the next. A new one is added, an old one is never changed."""
 
 
@@ -71,10 +77,13 @@ class OwnerLock:
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             text = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
             os.close(fd)
             raise JournalOwned(owned, int(text) if text.isdigit() else None) from None
+        except OSError:
+            os.close(fd)
+            raise
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         self._fd = fd
@@ -85,17 +94,28 @@ class OwnerLock:
             self._fd = None
 
 
-def connect(path: str, *, read_only: bool = False, vfs: str | None = None) -> apsw.Connection:
+def refuse_folder(path: str) -> None:
+    """Asked before any file is laid beside the path."""
+    if os.path.isdir(path):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+
+
+def connect(
+    path: str,
+    *,
+    read_only: bool = False,
+    vfs: str | None = None,
+    check: Callable[[apsw.Connection], None] | None = None,
+) -> apsw.Connection:
+    """`check` sees the file before anything in it is changed; what it raises, it is refused for."""
     flags = apsw.SQLITE_OPEN_READONLY if read_only else _WRITE_FLAGS
     try:
         connection = apsw.Connection(path, flags=flags, vfs=vfs)
-        connection.set_busy_timeout(5000)
-        if not read_only:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=FULL")
-            # Fewer, larger checkpoints: each costs two syncs of the main file.
-            connection.execute("PRAGMA wal_autocheckpoint=4000")
-        connection.execute("PRAGMA cache_size=-16000")
+        try:
+            _set_up(connection, read_only, check)
+        except BaseException:
+            connection.close()
+            raise
     except apsw.Error as error:
         raise translate(error, path) from error
     return connection
@@ -104,22 +124,48 @@ def connect(path: str, *, read_only: bool = False, vfs: str | None = None) -> ap
 _WRITE_FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 
 
-def migrate(connection: apsw.Connection, path: str) -> None:
-    """Bring the schema to today's version, one step a transaction."""
-    while True:
-        version = scalar(connection, "PRAGMA user_version")
-        if version == SCHEMA_VERSION:
-            return
-        if version not in MIGRATIONS:
-            raise Corrupt(path, 0, f"schema version {version} is newer than this program: upgrade")
-        owner = scalar(connection, "PRAGMA application_id")
-        tables = scalar(connection, "SELECT count(*) FROM sqlite_master")
-        if version == 0 and (owner not in (0, APPLICATION_ID) or tables):
-            raise Corrupt(path, 0, "this is another program's SQLite file")
-        connection.execute(
-            f"BEGIN IMMEDIATE; {MIGRATIONS[version]}"
-            f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={version + 1}; COMMIT"
+def _set_up(
+    connection: apsw.Connection,
+    read_only: bool,
+    check: Callable[[apsw.Connection], None] | None,
+) -> None:
+    connection.set_busy_timeout(5000)
+    if check is not None:
+        check(connection)
+    if not read_only:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        # Fewer, larger checkpoints: each costs two syncs of the main file.
+        connection.execute("PRAGMA wal_autocheckpoint=4000")
+    connection.execute("PRAGMA cache_size=-16000")
+
+
+def check_ours(connection: apsw.Connection, path: str) -> None:
+    """Refuse a file that somebody else made, or a later version of us."""
+    owner = scalar(connection, "PRAGMA application_id")
+    version = scalar(connection, "PRAGMA user_version")
+    is_empty = not scalar(connection, "SELECT count(*) FROM sqlite_master")
+    if owner != APPLICATION_ID and not (owner == version == 0 and is_empty):
+        raise InvalidOption(f"{path} is another program's SQLite file: choose another path")
+    if version > SCHEMA_VERSION:
+        raise InvalidOption(
+            f"{path} has schema version {version}, this program knows {SCHEMA_VERSION}: upgrade it"
         )
+
+
+def migrate(connection: apsw.Connection) -> None:
+    """Bring the schema to today's version, one step a transaction."""
+    while scalar(connection, "PRAGMA user_version") < SCHEMA_VERSION:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            # Asked again under the lock: another handle may have taken this step meanwhile.
+            step = MIGRATIONS.get(scalar(connection, "PRAGMA user_version"), "")
+            connection.execute(step)
+            connection.execute("COMMIT")
+        except BaseException:
+            if not connection.get_autocommit():
+                connection.execute("ROLLBACK")
+            raise
 
 
 def scalar(connection: apsw.Connection, sql: str, *values: Any) -> Any:
@@ -137,5 +183,31 @@ def translate(error: apsw.Error, what: str) -> OmniRelayError:
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return Unavailable(f"{what} is locked by another program: {error}")
     if isinstance(error, apsw.CantOpenError | apsw.ReadOnlyError | apsw.PermissionsError):
-        return Unavailable(f"{what} cannot be opened for writing: {error}")
+        return Unavailable(f"{what} cannot be opened: {error}")
     return OutcomeUnknown(f"{what}: {type(error).__name__}: {error}")
+
+
+_WRONG_PLACE = (
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+)
+
+
+def translate_os(error: OSError, path: str) -> OmniRelayError:
+    """The operating system's error about a file beside the journal, in our words."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(f"{path}: no room left on the disk; free some, the shard resumes by itself")
+    if error.errno == errno.ENOENT:
+        folder = os.path.dirname(os.path.abspath(path))
+        return InvalidOption(f"{path}: the folder {folder} does not exist: create it first")
+    if error.errno == errno.EISDIR:
+        return InvalidOption(f"{path} is a folder: name a file in it")
+    if error.errno in _WRONG_PLACE:
+        return InvalidOption(f"{path} cannot be written: {error.strerror} ({error.filename})")
+    return Unavailable(f"{path} cannot be opened: {error}")
