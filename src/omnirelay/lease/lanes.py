@@ -17,73 +17,72 @@ from omnirelay.lease.records import Item
 Entry = tuple[int, Item]
 """(ticket, item): tickets grow, so two lanes' fronts can be compared."""
 
+Front = tuple[int, int, str, Item]
+"""(-priority, ticket, type, item) of a lane's first entry; tickets differ, so items are never
+compared."""
 _Step = tuple[int, int, int, int, Item | None, Iterator[Entry] | None]
 """A place in the heap of fronts, or an item and the rest of its lane, in the order of granting."""
 _STALE_FRONTS = 64
 
 
 class Lane:
-    __slots__ = ("_buckets", "_priorities", "key")
+    __slots__ = ("buckets", "key", "priorities")
 
     def __init__(self, key: str = "") -> None:
         self.key = key
-        self._buckets: dict[int, deque[Entry]] = {}
-        self._priorities: list[int] = []  # ascending by -priority: the first is served first
+        self.buckets: dict[int, deque[Entry]] = {}
+        self.priorities: list[int] = []  # ascending by -priority: the first is served first
 
     def push(self, entry: Entry, *, front: bool = False) -> None:
         priority = entry[1].priority
-        bucket = self._buckets.get(priority)
+        bucket = self.buckets.get(priority)
         if bucket is None:
-            bucket = self._buckets[priority] = deque()
-            insort(self._priorities, priority, key=neg)
+            bucket = self.buckets[priority] = deque()
+            insort(self.priorities, priority, key=neg)
         if front:
             bucket.appendleft(entry)
         else:
             bucket.append(entry)
 
     def front(self) -> Entry | None:
-        if not self._priorities:
+        if not self.priorities:
             return None
-        return self._buckets[self._priorities[0]][0]
-
-    def append(self, entry: Entry) -> bool:
-        """Put the entry behind others of its priority; False if there are none."""
-        bucket = self._buckets.get(entry[1].priority)
-        if bucket is None:
-            return False
-        bucket.append(entry)
-        return True
+        return self.buckets[self.priorities[0]][0]
 
     def pop(self) -> Entry | None:
         """Drop the front and return the next one."""
-        priority = self._priorities[0]
-        bucket = self._buckets[priority]
+        priority = self.priorities[0]
+        bucket = self.buckets[priority]
         bucket.popleft()
         if bucket:
             return bucket[0]
-        del self._buckets[priority]
-        del self._priorities[0]
+        del self.buckets[priority]
+        del self.priorities[0]
         return self.front()
 
     def __iter__(self) -> Iterator[Entry]:
-        for priority in self._priorities:
-            yield from self._buckets[priority]
+        for priority in self.priorities:
+            yield from self.buckets[priority]
 
     def lines(self) -> Iterator[deque[Entry]]:
         """The line of each priority in use."""
-        return iter(self._buckets.values())
+        return iter(self.buckets.values())
 
 
 class Lanes:
     """One lane a resource type, and a heap over their fronts."""
 
-    __slots__ = ("_alive", "_fronts", "_lanes", "_ticket")
+    __slots__ = ("_alive", "_fronts", "_lanes", "_pending", "_ticket")
 
-    def __init__(self, alive: Callable[[Item], bool]) -> None:
+    def __init__(
+        self, pending: dict[int, Item], alive: Callable[[Item], bool] | None = None
+    ) -> None:
+        """An entry is stale when its item is not pending any more, or not `alive`."""
+        self._pending = pending
         self._alive = alive
         self._lanes: dict[str, Lane] = {}
-        self._fronts: list[tuple[int, int, str]] = []
-        """(-priority, ticket, type). Every lane's present front is in here; the rest is stale and
+        self._fronts: list[Front] = []
+        """Every lane's present front is in here; the rest is stale and
         is dropped by `_settle` after each change, so the first one always stands."""
         self._ticket = 0
 
@@ -93,13 +92,14 @@ class Lanes:
         lane = self._lanes.get(kind)
         if lane is None:
             lane = self._lanes[kind] = Lane(kind)
-        elif not front and lane.append((ticket, item)):
+        elif not front and (line := lane.buckets.get(item.priority)) is not None:
+            line.append((ticket, item))
             return  # behind others of its priority: no front has changed
         # An item put back at the front must also win against the other lanes' fronts.
         entry = (-ticket if front else ticket, item)
         lane.push(entry, front=front)
         if lane.front() is entry:
-            self._add_front((-item.priority, entry[0], kind))
+            self._add_front((-item.priority, entry[0], kind, item))
             self._settle()
 
     def remove(self, item: Item) -> None:
@@ -108,18 +108,21 @@ class Lanes:
         lane = self._lanes.get(kind)
         if lane is None:
             return
-        entry = lane.front()
-        if entry is None or entry[1] is not item:
+        line = lane.buckets[lane.priorities[0]]
+        if line[0][1] is not item:
             return
-        alive = self._alive
+        pending, alive = self._pending, self._alive
         entry = lane.pop()
-        while entry is not None and not alive(entry[1]):
+        while entry is not None and (
+            pending.get(entry[1].sequence_id) is not entry[1]
+            or (alive is not None and not alive(entry[1]))
+        ):  # `_stands`, spelled out: this is the path of every grant
             entry = lane.pop()
         if entry is None:
             del self._lanes[kind]
             self._settle()
             return
-        front = (-entry[1].priority, entry[0], kind)
+        front = (-entry[1].priority, entry[0], kind, entry[1])
         fronts = self._fronts
         if fronts[0][2] == kind:
             heapreplace(fronts, front)
@@ -130,11 +133,7 @@ class Lanes:
 
     def first(self, kinds: tuple[str, ...] | None) -> Item | None:
         if kinds is None:
-            if not self._fronts:
-                return None
-            entry = self._lanes[self._fronts[0][2]].front()
-            assert entry is not None
-            return entry[1]
+            return self._fronts[0][3] if self._fronts else None
         best: tuple[int, int] | None = None
         chosen: Item | None = None
         for kind in kinds:
@@ -149,7 +148,7 @@ class Lanes:
         """The first item of every priority of every lane."""
         for lane in self._lanes.values():
             for line in lane.lines():
-                item = next((item for _, item in line if self._alive(item)), None)
+                item = next((item for _, item in line if self._stands(item)), None)
                 if item is not None:
                     yield item
 
@@ -168,7 +167,7 @@ class Lanes:
 
         def follow(lane: Iterator[Entry]) -> None:
             for ticket, item in lane:
-                if self._alive(item):
+                if self._stands(item):
                     heappush(frontier, (-item.priority, ticket, next(serial), 0, item, lane))
                     return
 
@@ -186,20 +185,25 @@ class Lanes:
                 joined.add(kind)
                 follow(iter(self._lanes[kind]))
 
-    def _add_front(self, front: tuple[int, int, str]) -> None:
+    def _stands(self, item: Item) -> bool:
+        if self._pending.get(item.sequence_id) is not item:
+            return False
+        return self._alive is None or self._alive(item)
+
+    def _add_front(self, front: Front) -> None:
         """A lane that is not on top leaves its old fronts behind, so the heap is made anew before
         they outnumber the lanes: else it would grow with every grant by type."""
         fronts = self._fronts
         heappush(fronts, front)
         if len(fronts) > 2 * len(self._lanes) + _STALE_FRONTS:
             present = ((kind, lane.front()) for kind, lane in self._lanes.items())
-            fronts[:] = [(-e[1].priority, e[0], kind) for kind, e in present if e is not None]
+            fronts[:] = [(-e[1].priority, e[0], kind, e[1]) for kind, e in present if e is not None]
             heapify(fronts)
 
     def _settle(self) -> None:
         fronts = self._fronts
         while fronts:
-            priority, ticket, kind = fronts[0]
+            priority, ticket, kind, _ = fronts[0]
             lane = self._lanes.get(kind)
             entry = lane.front() if lane is not None else None
             if entry is not None and entry[0] == ticket and entry[1].priority == -priority:

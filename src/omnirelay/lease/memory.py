@@ -34,12 +34,15 @@ class Memory(Generic[K, V]):
         return None if entry is None or entry[0] < since else entry[1]
 
     def put(self, key: K, value: V, at: int, most: int) -> None:
-        entry = self._entries.get(key)
-        if entry is None:
-            self._order.append((at, key))
-        self._entries[key] = (at if entry is None else entry[0], value)
-        while len(self._order) > most:
-            self._entries.pop(self._order.popleft()[1], None)
+        entries, order = self._entries, self._order
+        entry = entries.get(key)
+        if entry is not None:
+            entries[key] = (entry[0], value)
+            return
+        entries[key] = (at, value)
+        order.append((at, key))
+        while len(order) > most:
+            entries.pop(order.popleft()[1], None)
 
     def forget_before(self, at: int) -> None:
         order = self._order

@@ -77,7 +77,7 @@ class QueueState:
         self.paused = False
         # -- indexes --------------------------------------------------------------------------
         self.serialized = False
-        self.lanes = Lanes(self.is_ready)
+        self.lanes = Lanes(self.pending)
         self.delayed: dict[int, Item] = {}
         self.busy: dict[Key, Item] = {}
         """The one item of each key that is held or stands in a lane."""
@@ -142,8 +142,10 @@ class QueueState:
         if item.available_at > self.at:
             self.delayed[item.sequence_id] = item
             heappush(self._delays, (item.available_at, item.sequence_id))
-        else:
+        elif self.serialized:
             self.line_up(item, front=front)
+        else:
+            self.lanes.push(item, front=front)
 
     def line_up(self, item: Item, *, front: bool = False) -> None:
         if not self.serialized:
@@ -277,7 +279,7 @@ class QueueState:
     def rebuild_indexes(self) -> None:
         """Derive every index from the facts: after a snapshot, or when the rules have changed."""
         self.serialized = self.rules.serialize_by != SerializeBy.NONE
-        self.lanes = Lanes(self.is_ready)
+        self.lanes = Lanes(self.pending, self.is_ready if self.serialized else None)
         self.delayed, self._delays = {}, []
         self.busy, self.parked, self.crowded = {}, {}, {}
         self.deadlines = Deadlines()

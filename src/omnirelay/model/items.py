@@ -7,6 +7,7 @@ import msgspec
 
 from omnirelay.model import limits
 from omnirelay.model.errors import InvalidArgument, InvalidPayload
+from omnirelay.model.limits import BODY_BYTES_MAX, NAME_CHARS_MAX
 
 ANONYMOUS = "anonymous"
 # Python's own `int` would also take signs, blanks, underscores, 0x and the digits of any script.
@@ -94,16 +95,13 @@ def to_ms(time: datetime) -> int:
 def check_payload(payload: Payload) -> None:
     """Refuse what can never be worked on. Runs on every enqueue: the good path is one test."""
     kind, name = payload.resource_type, payload.resource_id
-    most = limits.NAME_CHARS_MAX
     if (
-        not kind
-        or not name
+        not 0 < len(kind) <= NAME_CHARS_MAX
+        or not 0 < len(name) <= NAME_CHARS_MAX
         or kind.isspace()
         or name.isspace()
-        or len(kind) > most
-        or len(name) > most
-        or len(payload.body) > limits.BODY_BYTES_MAX
-        or len(payload.payload_encoding) > most
+        or len(payload.body) > BODY_BYTES_MAX
+        or len(payload.payload_encoding) > NAME_CHARS_MAX
         or payload.partition_key is not None
         or payload.request_id is not None
         or payload.attributes
@@ -116,17 +114,17 @@ def _check_closely(payload: Payload) -> None:
         text = getattr(payload, name)
         if not text or text.isspace():
             raise InvalidPayload(f"{name}_required", f"payload.{name} must not be blank")
-    if len(payload.body) > limits.BODY_BYTES_MAX:
+    if len(payload.body) > BODY_BYTES_MAX:
         raise InvalidPayload(
             "body_too_large",
-            f"payload.body has {len(payload.body)} bytes, the limit is {limits.BODY_BYTES_MAX}",
+            f"payload.body has {len(payload.body)} bytes, the limit is {BODY_BYTES_MAX}",
         )
     for name in _NAMES:
         text = getattr(payload, name)
-        if text is not None and len(text) > limits.NAME_CHARS_MAX:
+        if text is not None and len(text) > NAME_CHARS_MAX:
             raise InvalidPayload(
                 "name_too_long",
-                f"payload.{name} has {len(text)} characters, the limit is {limits.NAME_CHARS_MAX}",
+                f"payload.{name} has {len(text)} characters, the limit is {NAME_CHARS_MAX}",
             )
     if payload.attributes:
         _check_attributes(payload.attributes)
@@ -139,5 +137,5 @@ def _check_attributes(attributes: dict[str, str]) -> None:
     if len(attributes) > limits.ATTRIBUTES_MAX:
         raise InvalidPayload("too_many_attributes", f"at most {limits.ATTRIBUTES_MAX} attributes")
     for name, value in attributes.items():
-        if len(name) > limits.NAME_CHARS_MAX or len(value) > limits.ATTRIBUTE_CHARS_MAX:
+        if len(name) > NAME_CHARS_MAX or len(value) > limits.ATTRIBUTE_CHARS_MAX:
             raise InvalidPayload("attribute_too_long", f"attribute {name[:40]!r} is too long")
