@@ -70,3 +70,6 @@ class LeaseCall:
         self.principal = principal
         self.deadline = 0
         self.withdrawn = False
+
+
+AnyCall = Call | LeaseCall

@@ -20,9 +20,11 @@ from omnirelay.lease.answers import Answer, answer
 from omnirelay.lease.commands import Inspect, ListDead, ReadStats, StartEpoch
 from omnirelay.lease.options import QueueOptions
 from omnirelay.lease.state import QueueState
+from omnirelay.mesh.calls import AnyCall as AnyCall
 from omnirelay.mesh.calls import Call, LeaseCall, Outcome
 from omnirelay.mesh.keeper import Keeper, KeepOptions, Slowest
 from omnirelay.mesh.recovery import recover
+from omnirelay.mesh.refusal import append_refusal, commands_of, not_serving
 from omnirelay.mesh.rest import LoopRest, Rest
 from omnirelay.mesh.turn import Turn
 from omnirelay.mesh.waiters import EnqueueWaiters, LeaseWaiters
@@ -30,22 +32,16 @@ from omnirelay.model import limits
 from omnirelay.model.errors import (
     Closed,
     Corrupt,
-    DiskFull,
-    JournalError,
     JournalOwned,
     OmniRelayError,
-    OutcomeUnknown,
     Overloaded,
-    Recovering,
     TooLittleDurability,
-    Unavailable,
 )
 from omnirelay.model.items import Token
 from omnirelay.model.ports import Clock, Ids, ShardClock, failpoint
 
 log = logging.getLogger(__name__)
 
-AnyCall = Call | LeaseCall
 _READS = (ReadStats, Inspect, ListDead)
 _FINAL = (Corrupt, JournalOwned, TooLittleDurability)
 """Failures that trying again cannot mend; the shard stops and says why."""
@@ -76,6 +72,7 @@ class Shard:
         slowest: Slowest = _nobody,
         rest: Rest | None = None,
         on_ready: Callable[[], None] | None = None,
+        on_trouble: Callable[[OmniRelayError], None] | None = None,
     ) -> None:
         self.name = backend.shard
         self.bell = Bell()
@@ -97,7 +94,9 @@ class Shard:
         self._rest = rest or LoopRest()
         self._is_resting = False
         self._on_ready = on_ready
+        self._on_trouble = on_trouble
         self._stopping = False
+        self._ended = False
         self._pause_s = options.retry_min_s
 
     # -- callers, from any thread -------------------------------------------------------------
@@ -113,6 +112,9 @@ class Shard:
         if self._is_resting:
             self._is_resting = False
             self._rest.wake()
+        if self._ended:
+            # It ended between our look and the append, so nobody else will answer this call.
+            self._refuse_all(self.failure or Closed(f"shard {self.name} is closed"))
 
     def stop(self) -> None:
         """Finish what is in hand, then end `run`."""
@@ -128,7 +130,7 @@ class Shard:
             while not self._stopping:
                 await self._serve_one_term()
         finally:
-            self._stopping = True
+            self._stopping = self._ended = True
             self._refuse_all(self.failure or Closed(f"shard {self.name} is closed"))
             await self._backend.close()
 
@@ -174,6 +176,8 @@ class Shard:
         self._writer = None
         log.warning("shard %s left service: %s", self.name, error.message)
         self._refuse_all(error)
+        if self._on_trouble is not None:
+            self._on_trouble(error)
 
     async def _serve(self) -> None:
         assert self._writer is not None
@@ -188,7 +192,7 @@ class Shard:
                 await self._wait_for_calls()
                 continue
             turn = self._turn()
-            self._play(turn)
+            self._play_or_give_up(turn)
             await self._commit(turn)
             self._keeper.watch(self.state, self._writer.link)
             if self._keeper.is_busy:
@@ -197,8 +201,22 @@ class Shard:
     def _turn(self) -> Turn:
         return Turn(self.state, self._options.queue, self._ids, self._time.now_ms())
 
-    def _play(self, turn: Turn) -> None:
+    def _play_or_give_up(self, turn: Turn) -> None:
+        """A bug must neither leave its callers without an answer nor half of a decision in the
+        state: they hear that nothing was changed, which recovery then makes true."""
         calls: list[AnyCall] = []
+        try:
+            self._play(turn, calls)
+        except Exception as bug:
+            log.exception("shard %s met a bug", self.name)
+            error = OmniRelayError(f"nothing was changed: {type(bug).__name__}: {bug}")
+            waiting = self._refuse_all(error)
+            for call in calls:
+                if call not in waiting:
+                    call.reply((error,) * len(commands_of(call)))
+            raise error from bug
+
+    def _play(self, turn: Turn, calls: list[AnyCall]) -> None:
         inbox = self._inbox
         while inbox and len(calls) < limits.TURN_COMMANDS_MAX:
             calls.append(inbox.popleft())
@@ -277,11 +295,13 @@ class Shard:
             failpoint("shard.before_append")
             try:
                 await self._writer.append(turn.records, (turn.pending, turn.active), turn.now)
-            except OmniRelayError as error:
-                refusal = _refusal(error)
+            except Exception as error:
+                refusal = append_refusal(error)
                 for call, _ in turn.replies:
-                    call.reply((refusal,) * _width(call))
-                raise
+                    call.reply((refusal,) * len(commands_of(call)))
+                if isinstance(error, OmniRelayError):
+                    raise
+                raise refusal from error
             failpoint("shard.after_append")
             self.bell.ring(self._writer.last)
         for call, outcomes in turn.replies:
@@ -326,12 +346,17 @@ class Shard:
 
     # -- saying no ----------------------------------------------------------------------------
 
-    def _refuse_all(self, error: OmniRelayError) -> None:
-        waiting: list[AnyCall] = [*self._inbox, *self._leases.clear(), *self._enqueues.clear()]
-        self._inbox.clear()
-        refusal = _not_serving(self.name, error)
+    def _refuse_all(self, error: OmniRelayError) -> Sequence[AnyCall]:
+        waiting: list[AnyCall] = [*self._leases.clear(), *self._enqueues.clear()]
+        while self._inbox:
+            try:
+                waiting.append(self._inbox.popleft())
+            except IndexError:
+                break  # a late caller's thread has answered it
+        refusal = not_serving(self.name, error)
         for call in waiting:
-            call.reply([self._read(command) or refusal for command in _commands(call)])
+            call.reply([self._read(command) or refusal for command in commands_of(call)])
+        return waiting
 
     def _read(self, command: object) -> Answer | None:
         """Reads are answered from what was recovered, even while nothing can be written."""
@@ -345,28 +370,3 @@ class Shard:
             return None
         assert isinstance(found, Answer)
         return found
-
-
-def _commands(call: AnyCall) -> Sequence[object]:
-    return call.commands if isinstance(call, Call) else (None,)
-
-
-def _width(call: AnyCall) -> int:
-    return len(_commands(call))
-
-
-def _refusal(error: OmniRelayError) -> OmniRelayError:
-    """What a caller of a failed turn may believe."""
-    if isinstance(error, DiskFull | OutcomeUnknown):
-        return error
-    if isinstance(error, JournalError):  # fenced, taken: nothing was written by this turn
-        return Unavailable(f"nothing was changed: {error.message}")
-    return OutcomeUnknown(f"the journal did not confirm: {error.message}")
-
-
-def _not_serving(name: str, error: OmniRelayError) -> OmniRelayError:
-    if isinstance(error, DiskFull | Closed | Corrupt | JournalOwned):
-        return error
-    return Recovering(
-        f"shard {name} is recovering: {error.message}; nothing was changed, try again"
-    )

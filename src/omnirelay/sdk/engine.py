@@ -16,9 +16,10 @@ from omnirelay.journal.checkpoint import Apply, CheckpointingSink
 from omnirelay.journal.events import Event
 from omnirelay.journal.follower import Follower, FollowerStatus, tail
 from omnirelay.lease.options import QueueOptions
+from omnirelay.mesh.calls import AnyCall
 from omnirelay.mesh.keeper import KeepOptions
 from omnirelay.mesh.rest import ThreadRest
-from omnirelay.mesh.shard import AnyCall, Shard, ShardOptions
+from omnirelay.mesh.shard import Shard, ShardOptions
 from omnirelay.model.errors import Closed, OmniRelayError
 from omnirelay.model.ports import Clock, Ids, RandomIds, SystemClock
 from omnirelay.sdk.threads import LoopThread, run_now
@@ -47,6 +48,7 @@ class Engine:
             slowest=self._slowest,
             rest=ThreadRest(),
             on_ready=self._settled.set,
+            on_trouble=self._give_up_opening,
         )
         self._thread = threading.Thread(
             target=self._run, name=f"omnirelay-{self.shard.name}", daemon=True
@@ -85,6 +87,12 @@ class Engine:
                 raise
         finally:
             self._settled.set()
+
+    def _give_up_opening(self, error: OmniRelayError) -> None:
+        """A queue that serves mends itself; one that never did says why to whoever opens it."""
+        if not self._settled.is_set():
+            self._failure = error
+            self.shard.stop()
 
     async def _slowest(self) -> int | None:
         return await self._opened.checkpoints.slowest(self.shard.name)

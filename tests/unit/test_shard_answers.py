@@ -1,0 +1,141 @@
+"""Whatever goes wrong inside a shard, every caller hears of it and the shard goes on."""
+
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from omnirelay.journal.format import Sealed
+from omnirelay.lease.answers import Accepted, Stats
+from omnirelay.lease.commands import Enqueue, Inspect, ReadStats
+from omnirelay.mesh.calls import AnyCall, Call, Outcome
+from omnirelay.mesh.rest import ThreadRest
+from omnirelay.mesh.shard import Shard, ShardOptions
+from omnirelay.model.errors import Closed, OmniRelayError, OutcomeUnknown, Recovering
+from omnirelay.model.items import Payload
+from omnirelay.model.ports import RandomIds, SystemClock
+from omnirelay.sdk.threads import run_now
+from omnirelay.stores.memory import MemoryJournal
+
+WORK = Enqueue(payload=Payload("table", "orders"))
+
+
+class OddJournal(MemoryJournal):
+    """Raises what no store should."""
+
+    def __init__(self) -> None:
+        super().__init__("s")
+        self.is_odd = False
+
+    async def append(self, sealed: Sealed, *, expected: int) -> None:
+        if self.is_odd:
+            self.is_odd = False
+            raise ZeroDivisionError("a driver's own bug")
+        await super().append(sealed, expected=expected)
+
+
+class Running:
+    """A shard on a thread, as an embedded queue has it."""
+
+    def __init__(self) -> None:
+        self.journal = OddJournal()
+        self.ready = threading.Semaphore(0)
+        self.shard = Shard(
+            self.journal,
+            ShardOptions(node="n", retry_min_s=0.001),
+            clock=SystemClock(),
+            ids=RandomIds(),
+            rest=ThreadRest(),
+            on_ready=self.ready.release,
+        )
+        self.thread = threading.Thread(target=lambda: run_now(self.shard.run()))
+        self.thread.start()
+        self.await_office()
+
+    def await_office(self) -> None:
+        assert self.ready.acquire(timeout=10)
+
+    def offer(self, *commands: Any) -> "Answers":
+        answers = Answers()
+        self.shard.offer(Call(commands, answers))
+        return answers
+
+    def stop(self) -> None:
+        self.shard.stop()
+        self.thread.join()
+
+
+class Answers:
+    def __init__(self) -> None:
+        self._came = threading.Event()
+        self._outcomes: Sequence[Outcome] = ()
+
+    def __call__(self, outcomes: Sequence[Outcome]) -> None:
+        assert not self._came.is_set(), "answered twice"
+        self._outcomes = outcomes
+        self._came.set()
+
+    def all(self) -> Sequence[Outcome]:
+        assert self._came.wait(10), "never answered"
+        return self._outcomes
+
+
+@pytest.fixture
+def running() -> Iterator[Running]:
+    running = Running()
+    yield running
+    running.stop()
+
+
+def test_a_bug_in_one_decision_answers_every_caller_of_its_turn(running: Running) -> None:
+    poison: Any = Inspect(sequence_id=[])  # type: ignore[arg-type]
+    good, bad = running.offer(WORK), running.offer(poison)
+    assert all(isinstance(outcome, Accepted | OmniRelayError) for outcome in good.all())
+    assert isinstance(bad.all()[0], OmniRelayError)
+
+
+def test_after_a_bug_the_state_is_that_of_the_journal(running: Running) -> None:
+    poison: Any = Inspect(sequence_id=[])  # type: ignore[arg-type]
+    outcome = running.offer(WORK, poison).all()[0]
+    assert "nothing was changed" in str(outcome)
+    running.await_office()
+    stats = running.offer(ReadStats()).all()[0]
+    assert isinstance(stats, Stats)
+    assert (stats.pending_count, stats.epoch) == (0, 2)
+
+
+def test_a_store_that_raises_its_own_errors_leaves_the_outcome_unknown(running: Running) -> None:
+    running.journal.is_odd = True
+    assert isinstance(running.offer(WORK).all()[0], OutcomeUnknown)
+    running.await_office()
+    assert isinstance(running.offer(WORK).all()[0], Accepted | Recovering)
+
+
+def test_a_call_that_slips_in_while_the_shard_ends_is_answered() -> None:
+    running = Running()
+    inbox = SlowInbox()
+    running.shard._inbox = inbox
+    answers = Answers()
+    caller = threading.Thread(target=lambda: running.shard.offer(Call((WORK,), answers)))
+    caller.start()
+    assert inbox.entered.wait(10)
+    running.stop()
+    inbox.may_go_on.set()
+    caller.join()
+    assert isinstance(answers.all()[0], Closed)
+
+
+class SlowInbox(deque[AnyCall]):
+    """Holds a caller between its look at the shard and its append, until told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered = threading.Event()
+        self.may_go_on = threading.Event()
+
+    def append(self, call: AnyCall) -> None:
+        self.entered.set()
+        assert self.may_go_on.wait(10)
+        super().append(call)
