@@ -17,6 +17,7 @@ def drain(state: QueueState, command: Drain, now: int, options: QueueOptions) ->
     """One page: pending items in the order they would be granted, then, if asked, leases and dead
     letters. Costs what the page costs, however long the queue is."""
     most = _page(command.max_items)
+    state.ripen(now)
     page: dict[int, Item] = {}
     size = 0
     for item in _drainable(state, command):
