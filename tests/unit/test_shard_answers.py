@@ -16,7 +16,7 @@ from omnirelay.mesh.shard import Shard, ShardOptions
 from omnirelay.model.errors import Closed, OmniRelayError, OutcomeUnknown, Recovering
 from omnirelay.model.items import Payload
 from omnirelay.model.ports import RandomIds, SystemClock
-from omnirelay.sdk.threads import run_now
+from omnirelay.mesh.rest import run_now
 from omnirelay.stores.memory import MemoryJournal
 
 WORK = Enqueue(payload=Payload("table", "orders"))

@@ -13,9 +13,10 @@ Reply = Callable[[Sequence[Outcome]], None]
 
 class Call:
     """Commands that travel together; each has its own outcome. Enqueues among them may wait for
-    backpressure to end, until `wait_ms` has passed."""
+    backpressure to end, until `wait_ms` has passed; those before them are durable by then, and
+    `settled` counts them."""
 
-    __slots__ = ("commands", "deadline", "outcomes", "reply", "wait_ms")
+    __slots__ = ("commands", "deadline", "outcomes", "reply", "settled", "wait_ms")
 
     def __init__(
         self, commands: Sequence[Command], reply: Reply, *, wait_ms: int | None = None
@@ -25,6 +26,7 @@ class Call:
         self.wait_ms = wait_ms
         self.deadline: int | None = None
         self.outcomes: list[Outcome] = []
+        self.settled = 0
 
 
 class LeaseReply(Answer, frozen=True, gc=False):

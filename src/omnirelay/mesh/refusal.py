@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from omnirelay.mesh.calls import AnyCall, Call
+from omnirelay.mesh.calls import AnyCall, Call, Outcome
 from omnirelay.model.errors import (
     Closed,
     Corrupt,
@@ -19,6 +19,13 @@ from omnirelay.model.errors import (
 def commands_of(call: AnyCall) -> Sequence[object]:
     """As many as the call expects outcomes; a lease call expects one."""
     return call.commands if isinstance(call, Call) else (None,)
+
+
+def refused(call: AnyCall, refusal: OmniRelayError) -> list[Outcome]:
+    """Outcomes of a call that ends here: what earlier turns made durable stands, the rest is
+    `refusal`."""
+    kept = call.outcomes[: call.settled] if isinstance(call, Call) else []
+    return [*kept, *[refusal] * (len(commands_of(call)) - len(kept))]
 
 
 def append_refusal(error: Exception) -> OmniRelayError:

@@ -7,7 +7,21 @@ suspends. With `LoopRest` the same code shares a loop, real or simulated.
 
 import asyncio
 import threading
-from typing import Protocol
+from collections.abc import Coroutine
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+def run_now(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that blocks instead of suspending. One that suspends after all is a bug."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    work.close()
+    raise AssertionError(f"{work!r} suspended on a thread without an event loop")
 
 
 class Rest(Protocol):

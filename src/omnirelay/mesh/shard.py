@@ -8,6 +8,7 @@ new epoch.
 
 import asyncio
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -21,23 +22,23 @@ from omnirelay.lease.commands import Inspect, ListDead, ReadStats, StartEpoch
 from omnirelay.lease.options import QueueOptions
 from omnirelay.lease.state import QueueState
 from omnirelay.mesh.calls import AnyCall as AnyCall
-from omnirelay.mesh.calls import Call, LeaseCall, Outcome
+from omnirelay.mesh.calls import Call
+from omnirelay.mesh.hall import Hall
 from omnirelay.mesh.keeper import Keeper, KeepOptions, Slowest
 from omnirelay.mesh.recovery import recover
-from omnirelay.mesh.refusal import append_refusal, commands_of, not_serving
-from omnirelay.mesh.rest import LoopRest, Rest
+from omnirelay.mesh.refusal import append_refusal, commands_of, not_serving, refused
+from omnirelay.mesh.rest import LoopRest, Rest, run_now
 from omnirelay.mesh.turn import Turn
-from omnirelay.mesh.waiters import EnqueueWaiters, LeaseWaiters
 from omnirelay.model import limits
 from omnirelay.model.errors import (
     Closed,
     Corrupt,
     JournalOwned,
     OmniRelayError,
+    OutcomeUnknown,
     Overloaded,
     TooLittleDurability,
 )
-from omnirelay.model.items import Token
 from omnirelay.model.ports import Clock, Ids, ShardClock, failpoint
 
 log = logging.getLogger(__name__)
@@ -89,32 +90,77 @@ class Shard:
         self._writer: Writer | None = None
         self._keeper = Keeper(backend, options.keep, slowest)
         self._inbox: deque[AnyCall] = deque()
-        self._leases = LeaseWaiters()
-        self._enqueues = EnqueueWaiters()
+        self._hall = Hall(options.queue)
         self._rest = rest or LoopRest()
         self._is_resting = False
+        self._rests_until: int | None = None
+        self._turning = threading.Lock()
+        """Held by whoever may touch the state: the task, except while it rests, or a driver."""
+        self._turning.acquire()
+        self._broken: OmniRelayError | None = None
+        """How a driver's turn failed; the task ends its term with it."""
         self._on_ready = on_ready
         self._on_trouble = on_trouble
         self._stopping = False
         self._ended = False
         self._pause_s = options.retry_min_s
+        self._is_as_recovered = False
+        """The state is what the journal holds, no decision ahead of it."""
 
     # -- callers, from any thread -------------------------------------------------------------
 
     def offer(self, call: AnyCall) -> None:
-        """Hand in a call. Its reply comes later, on the shard's thread. Raises Overloaded, or
-        Closed once the shard stops."""
+        """Hand in a call. Its reply comes later, on the thread that takes its turn. Raises
+        Overloaded, or Closed once the shard stops."""
+        self._put(call)
+        self._wake()
+
+    def offer_and_drive(self, call: AnyCall) -> None:
+        """The same for a caller that blocks anyway: if the shard rests, this thread takes the turn
+        itself, and those of whoever comes meanwhile. Only over a store that blocks. It saves the
+        two changes of thread that cost a lone caller more than its sync does."""
+        self._put(call)
+        while self._inbox and self._turning.acquire(blocking=False):
+            try:
+                self._drive()
+            finally:
+                self._turning.release()
+        if self._inbox or self._broken is not None or self._needs_task():
+            self._wake()
+
+    def _drive(self) -> None:
+        if self._broken is not None or self._writer is None:
+            return  # the term is over; the task will refuse what waits
+        try:
+            run_now(self._take_turn())
+        except OmniRelayError as error:
+            self._broken = error
+        except BaseException as error:
+            # Interrupted between two steps: only the journal knows what is true now.
+            self._broken = OutcomeUnknown(f"a turn was interrupted: {type(error).__name__}")
+            raise
+
+    def _needs_task(self) -> bool:
+        """Whether a driver's turn left something to do before the task meant to wake."""
+        if self._keeper.is_busy:
+            return True
+        at, planned = self._next_at(), self._rests_until
+        return at is not None and (planned is None or at < planned)
+
+    def _put(self, call: AnyCall) -> None:
         if self._stopping:
             raise Closed(f"shard {self.name} is closed")
         if len(self._inbox) >= limits.INBOX_MAX:
             raise Overloaded(f"shard {self.name}: {limits.INBOX_MAX} calls are waiting; slow down")
         self._inbox.append(call)
-        if self._is_resting:
-            self._is_resting = False
-            self._rest.wake()
         if self._ended:
             # It ended between our look and the append, so nobody else will answer this call.
             self._refuse_all(self.failure or Closed(f"shard {self.name} is closed"))
+
+    def _wake(self) -> None:
+        if self._is_resting:
+            self._is_resting = False
+            self._rest.wake()
 
     def stop(self) -> None:
         """Finish what is in hand, then end `run`."""
@@ -152,7 +198,7 @@ class Shard:
         durability = await self._backend.durability()
         durability.require(self._options.require, self._backend.name)
         recovered = await recover(self._backend)
-        self.state = recovered.state
+        self.state, self._is_as_recovered = recovered.state, True
         head = await self._backend.head()
         self._time = ShardClock(self._clock, floor_ms=self.state.at)
         epoch = self.state.epoch + 1
@@ -160,10 +206,13 @@ class Shard:
         self._keeper = Keeper(self._backend, self._options.keep, self._slowest)
         self._keeper.snapshot_sequence = recovered.snapshot_sequence
         failpoint("shard.before_epoch")
-        turn = self._turn()
         origin = self._ids.lease_id()
-        turn.apply(StartEpoch(epoch=epoch, node=self._options.node, origin=origin))
+        turn = self._turn()
+        turn.decide_only(StartEpoch(epoch=epoch, node=self._options.node, origin=origin))
         await self._commit(turn)
+        # Only now: while the epoch cannot be written, readers see what was recovered.
+        self._is_as_recovered = False
+        turn.evolve_decided()
         self.failure = None
         self.ready.set()
         if self._on_ready is not None:
@@ -191,12 +240,16 @@ class Shard:
                     continue
                 await self._wait_for_calls()
                 continue
-            turn = self._turn()
-            self._play_or_give_up(turn)
-            await self._commit(turn)
-            self._keeper.watch(self.state, self._writer.link)
+            await self._take_turn()
             if self._keeper.is_busy:
-                await self._keeper.step(turn.now)
+                await self._keeper.step(self._time.now_ms())
+
+    async def _take_turn(self) -> None:
+        assert self._writer is not None
+        turn = self._turn()
+        self._play_or_give_up(turn)
+        await self._commit(turn)
+        self._keeper.watch(self.state, self._writer.link)
 
     def _turn(self) -> Turn:
         return Turn(self.state, self._options.queue, self._ids, self._time.now_ms())
@@ -210,84 +263,27 @@ class Shard:
         except Exception as bug:
             log.exception("shard %s met a bug", self.name)
             error = OmniRelayError(f"nothing was changed: {type(bug).__name__}: {bug}")
+            concerned = turn.concerned(calls)
             waiting = self._refuse_all(error)
-            for call in calls:
+            for call in concerned:
                 if call not in waiting:
-                    call.reply((error,) * len(commands_of(call)))
+                    call.reply(refused(call, error))
             raise error from bug
 
     def _play(self, turn: Turn, calls: list[AnyCall]) -> None:
-        inbox = self._inbox
+        inbox, hall = self._inbox, self._hall
         while inbox and len(calls) < limits.TURN_COMMANDS_MAX:
             calls.append(inbox.popleft())
         beats = turn.beat([call for call in calls if type(call) is Call])
-        self._resume_enqueues(turn)
+        hall.resume_enqueues(turn)
         for position, call in enumerate(calls):
             if turn.is_full:
                 # What does not fit goes first in the next turn, in its old order.
                 inbox.extendleft(reversed(calls[position:]))
                 break
-            if type(call) is Call:
-                self._play_call(turn, call, beats)
-            else:
-                assert isinstance(call, LeaseCall)
-                self._play_lease(turn, call)
+            hall.serve(turn, call, beats)
         turn.expire()
-        self._serve_waiters(turn)
-
-    def _play_call(self, turn: Turn, call: Call, beats: dict[tuple[str, Token], Outcome]) -> None:
-        if turn.handle(call, beats):
-            return
-        wait = self._options.queue.enqueue_wait_ms if call.wait_ms is None else call.wait_ms
-        call.deadline = turn.now + wait
-        self._enqueues.add(call)
-
-    def _play_lease(self, turn: Turn, call: LeaseCall) -> None:
-        if call.withdrawn:
-            return
-        if self._leases and call.wait_ms > 0 and self._has_elders(call):
-            # Somebody has waited for the same work longer: take a place behind them.
-            self._await_work(turn, call)
-        elif not turn.lease(call):
-            self._await_work(turn, call)
-
-    def _has_elders(self, call: LeaseCall) -> bool:
-        return self._leases.has_group(call.resource_types)
-
-    def _await_work(self, turn: Turn, call: LeaseCall) -> None:
-        if call.wait_ms <= 0:
-            turn.give_up(call)
-        elif len(self._leases) >= limits.WAITERS_MAX:
-            why = f"shard {self.name}: {limits.WAITERS_MAX} lease calls are waiting"
-            turn.replies.append((call, (Overloaded(why),)))
-        else:
-            call.deadline = turn.now + min(call.wait_ms, limits.WAIT_MS_MAX)
-            self._leases.add(call)
-
-    def _resume_enqueues(self, turn: Turn) -> None:
-        while not self.state.paused and not turn.is_full:
-            call = self._enqueues.pop()
-            if call is None:
-                break
-            if not turn.handle(call, {}):
-                self._enqueues.put_back(call)
-                break
-
-    def _serve_waiters(self, turn: Turn) -> None:
-        state = self.state
-        state.ripen(turn.now)
-        while not turn.is_full and len(self._leases):
-            call = self._leases.next_served(lambda types: state.lanes.first(types) is not None)
-            if call is None:
-                break
-            served = turn.lease(call)
-            assert served, "a waiter was told there is work"
-        for call in self._leases.overdue(turn.now):
-            turn.give_up(call)
-        self._resume_enqueues(turn)
-        for late in self._enqueues.overdue(turn.now):
-            late.wait_ms = 0
-            turn.handle(late, {})
+        hall.serve_waiters(turn)
 
     async def _commit(self, turn: Turn) -> None:
         assert self._writer is not None
@@ -297,13 +293,17 @@ class Shard:
                 await self._writer.append(turn.records, (turn.pending, turn.active), turn.now)
             except Exception as error:
                 refusal = append_refusal(error)
+                for parted in turn.parted:
+                    parted.outcomes = refused(parted, refusal)[: len(parted.outcomes)]
                 for call, _ in turn.replies:
-                    call.reply((refusal,) * len(commands_of(call)))
+                    call.reply(refused(call, refusal))
                 if isinstance(error, OmniRelayError):
                     raise
                 raise refusal from error
             failpoint("shard.after_append")
             self.bell.ring(self._writer.last)
+        for parted in turn.parted:
+            parted.settled = len(parted.outcomes)
         for call, outcomes in turn.replies:
             call.reply(outcomes)
         failpoint("shard.after_reply")
@@ -315,23 +315,27 @@ class Shard:
         return at is not None and at <= self._time.now_ms()
 
     def _next_at(self) -> int | None:
+        times = [self._hall.next_at(self.state.next_ripe_at())]
         expiry = self.state.deadlines.next_at()
-        times = [
-            None if expiry is None else expiry + self._options.queue.sweep_interval_ms,
-            self._leases.next_deadline(),
-            self._enqueues.next_deadline(),
-            self.state.next_ripe_at() if len(self._leases) else None,
-        ]
+        if expiry is not None:
+            times.append(expiry + self._options.queue.sweep_interval_ms)
         return min((at for at in times if at is not None), default=None)
 
     async def _wait_for_calls(self) -> None:
         """Sleep until a call comes in or something is due."""
-        at = self._next_at()
+        at = self._rests_until = self._next_at()
         timeout_s = None if at is None else max(0, at - self._time.now_ms()) / 1000
         self._is_resting = True
         if not self._inbox and not self._stopping:  # nothing came between the last look and now
-            await self._rest.wait(timeout_s)
+            self._turning.release()
+            try:
+                await self._rest.wait(timeout_s)
+            finally:
+                self._turning.acquire()
         self._is_resting = False
+        if self._broken is not None:
+            broken, self._broken = self._broken, None
+            raise broken
 
     async def _sleep(self, seconds: float) -> None:
         """Pause between two attempts to take office; reads are answered meanwhile."""
@@ -347,7 +351,7 @@ class Shard:
     # -- saying no ----------------------------------------------------------------------------
 
     def _refuse_all(self, error: OmniRelayError) -> Sequence[AnyCall]:
-        waiting: list[AnyCall] = [*self._leases.clear(), *self._enqueues.clear()]
+        waiting = self._hall.clear()
         while self._inbox:
             try:
                 waiting.append(self._inbox.popleft())
@@ -355,14 +359,16 @@ class Shard:
                 break  # a late caller's thread has answered it
         refusal = not_serving(self.name, error)
         for call in waiting:
-            call.reply([self._read(command) or refusal for command in commands_of(call)])
+            known = call.outcomes if isinstance(call, Call) else []
+            rest = commands_of(call)[len(known) :]
+            call.reply([*known, *(self._read(command) or refusal for command in rest)])
         return waiting
 
     def _read(self, command: object) -> Answer | None:
         """Reads are answered from what was recovered, even while nothing can be written."""
         if not isinstance(command, _READS) or isinstance(self.failure, _FINAL):
             return None
-        if self.state.sequence == 0:
+        if not self._is_as_recovered or self.state.sequence == 0:
             return None
         try:
             found = answer(self.state, command, (), self._time.now_ms(), self._options.queue)

@@ -13,6 +13,7 @@ from omnirelay.lease.commands import (
     Expire,
     Grant,
     Heartbeat,
+    StartEpoch,
 )
 from omnirelay.lease.decide import decide
 from omnirelay.lease.evolve import evolve
@@ -37,6 +38,9 @@ class Turn:
         self.pending: list[int] = []
         self.active: list[int] = []
         self.replies: list[tuple[Call | LeaseCall, Sequence[Outcome]]] = []
+        self.parted: list[Call] = []
+        """Calls of which this turn decided some commands and the rest waits."""
+        self.in_hand: Call | LeaseCall | None = None
         self._ids = ids
         self._bytes = 0
 
@@ -59,6 +63,27 @@ class Turn:
             self._bytes += len(command.payload.body) * 4 // 3 + 256
         return answer(state, command, records, self.now, self.options)
 
+    def decide_only(self, command: StartEpoch) -> None:
+        """Gather the records but leave the state alone until they are durable."""
+        self.records.extend(decide(self.state, command, self.now, self.options))
+        self.pending.append(len(self.state.pending))
+        self.active.append(len(self.state.active))
+
+    def evolve_decided(self) -> None:
+        for record in self.records:
+            evolve(self.state, record, self.now)
+
+    def concerned(self, calls: Sequence[Call | LeaseCall]) -> list[Call | LeaseCall]:
+        """Every call this turn has touched, `calls` and those that had waited, each as it was
+        before: a turn that is given up decides nothing."""
+        known = dict.fromkeys([*calls, *self.parted, *(call for call, _ in self.replies)])
+        if self.in_hand is not None:
+            known[self.in_hand] = None
+        for call in known:
+            if isinstance(call, Call):
+                del call.outcomes[call.settled :]
+        return list(known)
+
     def beat(self, calls: Sequence[Call]) -> dict[tuple[str, Token], Outcome]:
         """All heartbeats of these calls, one record for each principal. They go first: a holder
         that was in time must not lose to the expiry of the same turn."""
@@ -78,14 +103,16 @@ class Turn:
     def handle(self, call: Call, beats: dict[tuple[str, Token], Outcome]) -> bool:
         """Decide the call's commands, going on where it last stopped. False: it met backpressure
         and may wait."""
+        self.in_hand = call
         for command in call.commands[len(call.outcomes) :]:
             outcome: Outcome
-            if type(command) is Heartbeat:
+            if type(command) is Heartbeat and beats:
                 found = tuple(beats[(command.principal, token)] for token in command.tokens)
                 outcome = Beats(found)  # type: ignore[arg-type]
             else:
                 outcome = self._outcome(command)
                 if isinstance(outcome, Backpressure) and call.wait_ms != 0:
+                    self.parted.append(call)
                     return False
             call.outcomes.append(outcome)
         self.replies.append((call, call.outcomes))
@@ -100,6 +127,7 @@ class Turn:
     def lease(self, call: LeaseCall) -> bool:
         """Grant what the call asks for, as far as there is any. False: there is nothing yet."""
         leases: list[Leased] = []
+        self.in_hand = call
         try:
             _check(call)
             for index in range(call.max_items):

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from types import TracebackType
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from omnirelay.journal.checkpoint import Apply
 from omnirelay.journal.events import Event
@@ -31,9 +31,19 @@ from omnirelay.lease.commands import (
 )
 from omnirelay.mesh.calls import Outcome
 from omnirelay.model import limits
-from omnirelay.model.errors import InvalidPayload, OmniRelayError
+from omnirelay.model.errors import InvalidArgument, InvalidRestore, OmniRelayError
 from omnirelay.model.items import Payload, PendingItem
 from omnirelay.model.ports import Clock, SystemClock
+from omnirelay.sdk.arguments import (
+    batches,
+    checked_items,
+    milliseconds,
+    named,
+    new_item,
+    optional_milliseconds,
+    proved,
+    type_names,
+)
 from omnirelay.sdk.heart import Heart
 from omnirelay.sdk.lease import Lease, Leasing
 from omnirelay.sdk.link import Link, Wish
@@ -47,10 +57,10 @@ class Relay:
     def __init__(
         self, link: Link, *, peer_id: str | None = None, clock: Clock | None = None
     ) -> None:
+        self.peer_id = None if peer_id is None else named("peer_id", peer_id)
         self._link = link
         self._clock = clock or SystemClock()
         self.heart = Heart(link, self._clock)
-        self.peer_id = peer_id
 
     # -- producing ----------------------------------------------------------------------------
 
@@ -97,16 +107,14 @@ class Relay:
         self, payloads: Iterable[Payload | Enqueue]
     ) -> list[Accepted | OmniRelayError]:
         """One commit for all of them, one outcome each: a refused item stops no other."""
-        commands = [
-            item if isinstance(item, Enqueue) else new_item(item, peer_id=self.peer_id)
-            for item in payloads
-        ]
-        outcomes: list[Accepted | OmniRelayError] = []
-        for start in range(0, len(commands), limits.BATCH_MAX):
-            for outcome in await self._link.call(commands[start : start + limits.BATCH_MAX]):
-                assert isinstance(outcome, Accepted | OmniRelayError)
-                outcomes.append(outcome)
-        return outcomes
+        checked = checked_items(list(payloads), self.peer_id)
+        accepted: list[Outcome] = []
+        for batch in batches([item for item in checked if isinstance(item, Enqueue)]):
+            accepted += await self._link.call(batch)
+        coming = iter(accepted)
+        outcomes = [next(coming) if isinstance(item, Enqueue) else item for item in checked]
+        assert all(isinstance(outcome, Accepted | OmniRelayError) for outcome in outcomes)
+        return cast("list[Accepted | OmniRelayError]", outcomes)
 
     # -- working ------------------------------------------------------------------------------
 
@@ -117,10 +125,15 @@ class Relay:
         types: Sequence[str] | None = None,
         duration: float | None = None,
         request_id: str | None = None,
+        renew: bool = True,
+        peer_id: str | None = None,
     ) -> Leasing:
         """`async with relay.lease(wait=30) as lease:` completes on leaving, fails on an exception.
-        Raises NothingToLease when nothing came within `wait` seconds."""
-        return Leasing(self, self._wish(1, wait, types, duration, request_id))
+        Raises NothingToLease when nothing came within `wait` seconds. Without `renew` nothing keeps
+        it alive: it is lost when its duration has passed. `peer_id` names this holder, in place of
+        the relay's own."""
+        wish = self._wish(1, wait, types, duration, request_id=request_id, peer_id=peer_id)
+        return Leasing(self, wish, renew=renew)
 
     async def lease_many(
         self,
@@ -130,9 +143,12 @@ class Relay:
         types: Sequence[str] | None = None,
         duration: float | None = None,
         request_id: str | None = None,
+        renew: bool = True,
+        peer_id: str | None = None,
     ) -> list[Lease]:
         """Up to `max_items` leases, at least one unless the wait passes; finish each by hand."""
-        return await self.take(self._wish(max_items, wait, types, duration, request_id))
+        wish = self._wish(max_items, wait, types, duration, request_id=request_id, peer_id=peer_id)
+        return await self.take(wish, renew=renew)
 
     def _wish(
         self,
@@ -140,23 +156,27 @@ class Relay:
         wait: float,
         types: Sequence[str] | None,
         duration: float | None,
+        *,
         request_id: str | None,
+        peer_id: str | None,
     ) -> Wish:
-        return Wish(
+        wish = Wish(
             max_items=max_items,
-            wait_ms=round(wait * 1000),
-            resource_types=None if types is None else tuple(dict.fromkeys(types)),
-            lease_duration_ms=None if duration is None else round(duration * 1000),
+            wait_ms=milliseconds("wait", wait) if wait else 0,
+            resource_types=type_names(types),
+            lease_duration_ms=optional_milliseconds("duration", duration),
             request_id=request_id,
-            peer_id=self.peer_id,
+            peer_id=self.peer_id if peer_id is None else named("peer_id", peer_id),
         )
+        is_plain = type(max_items) is int and types is None and request_id is None
+        return wish if is_plain else proved(wish)
 
-    async def take(self, wish: Wish) -> list[Lease]:
+    async def take(self, wish: Wish, *, renew: bool) -> list[Lease]:
         leased = await self._link.lease(wish)
         # A grant that waited was made some time after we asked and some time before we hear of it.
         # The first heartbeat, a third of the lease from now, sets the clock right either way.
         now = self._clock.monotonic_ms()
-        leases = [Lease(self, one, now) for one in leased]
+        leases = [Lease(self, one, now, renews=renew) for one in leased]
         if leases:
             self.heart.add(leases)
         return leases
@@ -164,6 +184,8 @@ class Relay:
     async def complete_many(self, leases: Iterable[Lease]) -> list[Outcome]:
         """One commit for all of them, one outcome each."""
         ending = list(leases)
+        if not all(isinstance(lease, Lease) for lease in ending):
+            raise InvalidArgument("complete_many takes leases")
         for lease in ending:
             lease.stop_renewing()
         return list(await self._link.call([Complete(token=lease.token) for lease in ending]))
@@ -191,7 +213,10 @@ class Relay:
 
     async def restore(self, items: Iterable[PendingItem]) -> RestoreCount:
         """Bring drained items back, here or from elsewhere. The same items twice change nothing."""
-        return await self._typed(Restore(items=tuple(items)), RestoreCount)
+        restored = tuple(items)
+        if not all(isinstance(item, PendingItem) for item in restored):
+            raise InvalidRestore("pending_item_required", "every restored item is a pending item")
+        return await self._typed(Restore(items=restored), RestoreCount)
 
     async def dead_letters(
         self,
@@ -240,12 +265,16 @@ class Relay:
 
     def events(self, after: int = 0, *, follow: bool = True) -> AsyncIterator[Event]:
         """Every committed event after a sequence, in order. Without `follow` it ends at the end."""
+        if type(after) is not int or after < 0:
+            raise InvalidArgument(f"after is {after!r:.80}, must be a sequence, 0 for all events")
         return self._link.events(after, follow=follow)
 
     def follow(self, name: str, apply: Apply) -> None:
         """Feed `apply` every event, in order, from where the follower `name` last was; its
         position is durable and pruning waits for it. Runs until `unfollow` or close."""
-        self._link.follow(name, apply)
+        if not callable(apply):
+            raise InvalidArgument(f"a follower applies events with a function, not {apply!r:.80}")
+        self._link.follow(named("the follower's name", name), apply)
 
     def unfollow(self, name: str, *, forget: bool = False) -> None:
         """Stop a follower; `forget` gives up its position, so that pruning waits no more."""
@@ -264,7 +293,7 @@ class Relay:
         return outcome
 
     async def _typed(self, command: Command, kind: type[A]) -> A:
-        outcome = await self.one(command)
+        outcome = await self.one(proved(command))
         assert isinstance(outcome, kind)
         return outcome
 
@@ -282,43 +311,3 @@ class Relay:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
-
-
-def new_item(
-    payload: Payload,
-    *,
-    delay: float = 0.0,
-    priority: int = 0,
-    max_attempts: int | None = None,
-    lease_duration: float | None = None,
-    peer_id: str | None = None,
-) -> Enqueue:
-    """An enqueue command from what a Python caller may pass; wrong types are refused here, since
-    inside types are trusted."""
-    _check_types(payload)
-    return Enqueue(
-        payload=payload,
-        delay_ms=round(delay * 1000),
-        priority=priority,
-        max_attempts=max_attempts,
-        lease_duration_ms=None if lease_duration is None else round(lease_duration * 1000),
-        peer_id=peer_id,
-    )
-
-
-def _check_types(payload: Payload) -> None:
-    for name in ("resource_type", "resource_id", "payload_encoding"):
-        if type(getattr(payload, name)) is not str:
-            raise InvalidPayload(f"{name}_required", f"payload.{name} must be text")
-    if type(payload.body) is not bytes:
-        raise InvalidPayload(
-            "body_type", f"payload.body must be bytes, not {type(payload.body).__name__}"
-        )
-    for name in ("partition_key", "request_id"):
-        if not isinstance(getattr(payload, name), str | None):
-            raise InvalidPayload("name_type", f"payload.{name} must be text")
-    attributes = payload.attributes
-    if attributes is not None and not all(
-        isinstance(key, str) and isinstance(value, str) for key, value in attributes.items()
-    ):
-        raise InvalidPayload("attribute_type", "payload.attributes must map text to text")

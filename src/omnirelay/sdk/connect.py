@@ -1,11 +1,13 @@
 """From an address to a relay."""
 
 import asyncio
+import threading
 from typing import Any
 
 from omnirelay.lease.options import QueueOptions
 from omnirelay.mesh.keeper import KeepOptions
 from omnirelay.model.errors import InvalidOption
+from omnirelay.sdk.arguments import named, proved
 from omnirelay.sdk.client import Relay
 from omnirelay.sdk.engine import Engine
 from omnirelay.sdk.link import BlockingLink, EmbeddedLink
@@ -16,15 +18,20 @@ from omnirelay.stores.registry import is_journal
 class Connecting:
     """What `connect` returns: `async with connect(...)`, or await it and close by hand."""
 
-    def __init__(self, url: str, options: dict[str, Any]) -> None:
+    def __init__(self, url: str, settings: dict[str, Any], *, peer_id: str | None) -> None:
         self._url = url
-        self._options = options
+        self._settings = settings
+        self._peer_id = peer_id
         self._relay: Relay | None = None
 
     async def open(self) -> Relay:
-        peer_id = self._options.pop("peer_id", None)
-        engine = await asyncio.to_thread(_open, self._url, self._options)
-        return Relay(EmbeddedLink(engine), peer_id=peer_id)
+        opening = _Opening()
+        try:
+            engine = await asyncio.to_thread(opening.run, self._url, self._settings)
+        except asyncio.CancelledError:
+            opening.abandon()
+            raise
+        return Relay(EmbeddedLink(engine), peer_id=self._peer_id)
 
     def __await__(self):  # type: ignore[no-untyped-def]
         return self.open().__await__()
@@ -52,16 +59,8 @@ def connect(
     `require` is the least the journal must survive (process_kill, power_loss, node_loss); opening
     fails if the store does not state it.
     """
-    return Connecting(
-        url,
-        {
-            "namespace": namespace,
-            "options": options,
-            "keep": keep,
-            "require": require,
-            "peer_id": peer_id,
-        },
-    )
+    settings = _checked(namespace, options, keep, require)
+    return Connecting(url, settings, peer_id=None if peer_id is None else named("peer_id", peer_id))
 
 
 def connect_sync(
@@ -74,11 +73,53 @@ def connect_sync(
     peer_id: str | None = None,
 ) -> SyncRelay:
     """The same for threads. Close it, or use it with `with`."""
-    settings = {"namespace": namespace, "options": options, "keep": keep, "require": require}
-    return SyncRelay(Relay(BlockingLink(_open(url, settings)), peer_id=peer_id))
+    peer_id = None if peer_id is None else named("peer_id", peer_id)
+    engine = _open(url, _checked(namespace, options, keep, require))
+    return SyncRelay(Relay(BlockingLink(engine), peer_id=peer_id))
+
+
+def _checked(
+    namespace: str, options: QueueOptions | None, keep: KeepOptions | None, require: str | None
+) -> dict[str, Any]:
+    """All but `require`, which the journal itself judges, before a file is touched."""
+    for name, value, kind in (("options", options, QueueOptions), ("keep", keep, KeepOptions)):
+        if value is not None and not isinstance(value, kind):
+            raise InvalidOption(f"{name} is {value!r:.80}, must be {kind.__name__}")
+    return {
+        "namespace": named("namespace", namespace),
+        "options": None if options is None else proved(options),
+        "keep": None if keep is None else proved(keep),
+        "require": require,
+    }
+
+
+class _Opening:
+    """A queue opened on another thread for somebody who may not wait for it: then it is closed, so
+    that its file is free again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._engine: Engine | None = None
+        self._is_abandoned = False
+
+    def run(self, url: str, settings: dict[str, Any]) -> Engine:
+        engine = _open(url, settings)
+        with self._lock:
+            self._engine = engine
+            is_abandoned = self._is_abandoned
+        if is_abandoned:
+            engine.close()
+        return engine
+
+    def abandon(self) -> None:
+        with self._lock:
+            self._is_abandoned = True
+            engine = self._engine
+        if engine is not None:
+            engine.close()
 
 
 def _open(url: str, settings: dict[str, Any]) -> Engine:
-    if not is_journal(url):
+    if not isinstance(url, str) or not is_journal(url):
         raise InvalidOption(f"cannot connect to {url!r}: use sqlite:///path or memory:")
     return Engine.open(url, **settings)

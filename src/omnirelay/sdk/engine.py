@@ -18,11 +18,11 @@ from omnirelay.journal.follower import Follower, FollowerStatus, tail
 from omnirelay.lease.options import QueueOptions
 from omnirelay.mesh.calls import AnyCall
 from omnirelay.mesh.keeper import KeepOptions
-from omnirelay.mesh.rest import ThreadRest
+from omnirelay.mesh.rest import ThreadRest, run_now
 from omnirelay.mesh.shard import Shard, ShardOptions
-from omnirelay.model.errors import Closed, OmniRelayError
+from omnirelay.model.errors import Closed, InvalidArgument, OmniRelayError
 from omnirelay.model.ports import Clock, Ids, RandomIds, SystemClock
-from omnirelay.sdk.threads import LoopThread, run_now
+from omnirelay.sdk.threads import LoopThread
 from omnirelay.stores.registry import Opened, open_address
 
 if TYPE_CHECKING:
@@ -100,18 +100,28 @@ class Engine:
     def offer(self, call: AnyCall) -> None:
         self.shard.offer(call)
 
+    def offer_and_drive(self, call: AnyCall) -> None:
+        self.shard.offer_and_drive(call)
+
     # -- followers ----------------------------------------------------------------------------
 
     def follow(self, name: str, apply: Apply) -> None:
         """Feed `apply` every event from the checkpoint of `name` on, on the followers' thread."""
-        if self._closed:
-            raise Closed("the relay is closed")
         if name in self._followers:
-            raise ValueError(f"a follower named {name!r} runs already")
+            raise InvalidArgument(f"a follower named {name!r} runs already")
+        thread = self._thread_of_followers()
+        follower = thread.call(self._follower(name, apply))
+        self._followers[name] = (follower, thread.start(follower.run()))
+
+    def _thread_of_followers(self) -> LoopThread:
+        self._check_open()
         if self._followers_thread is None:
             self._followers_thread = LoopThread(f"omnirelay-{self.shard.name}-followers")
-        follower = self._followers_thread.start(self._follower(name, apply)).result()
-        self._followers[name] = (follower, self._followers_thread.start(follower.run()))
+        return self._followers_thread
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("the relay is closed")
 
     async def _follower(self, name: str, apply: Apply) -> Follower:
         store = self._opened.checkpoints
@@ -123,22 +133,25 @@ class Engine:
         return Follower(reader, sink, bell=self.shard.bell, clock=self._clock)
 
     def unfollow(self, name: str, *, forget: bool = False) -> None:
-        _, running = self._followers.pop(name)
-        running.cancel()
-        if forget and self._followers_thread is not None:
-            forgotten = self._opened.checkpoints.forget(name, self.shard.name)
-            self._followers_thread.start(forgotten).result()
+        """A follower of an earlier process runs here no more, but may be forgotten all the same."""
+        thread = self._thread_of_followers()
+        found = self._followers.pop(name, None)
+        if found is not None:
+            found[1].cancel()
+        elif not forget:
+            raise InvalidArgument(f"no follower named {name!r} runs")
+        if forget:
+            thread.call(self._opened.checkpoints.forget(name, self.shard.name))
 
     def follower_status(self) -> list[FollowerStatus]:
-        if self._followers_thread is None:
-            return []
-        start = self._followers_thread.start
-        return [start(follower.status()).result() for follower, _ in self._followers.values()]
+        thread = self._thread_of_followers()
+        return [thread.call(follower.status()) for follower, _ in self._followers.values()]
 
     async def events(
         self, after: int, *, follow: bool, blocking: bool = False
     ) -> AsyncIterator[Event]:
         """Committed events; unless `blocking`, read so that the caller's loop never blocks."""
+        self._check_open()
         reader = self._opened.journal.reader()
         if reader.blocks and not blocking:
             reader = _OffLoop(reader)
@@ -158,6 +171,7 @@ class Engine:
             self._followers_thread.stop()
         self.shard.stop()
         self._thread.join()  # it answers what is in hand and closes the journal before it ends
+        self.shard.bell.close()
         run_now(self._opened.checkpoints.close())
 
 

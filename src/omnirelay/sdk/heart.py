@@ -23,6 +23,8 @@ class Beating(Protocol):
     renewed_at_ms: int
     """Monotonic time before the call that last renewed it: the lease lasts at least `lease_ms`
     from here, whatever the way back took."""
+    renews: bool
+    """False: nobody keeps it alive; the heart only says when its time is up."""
     is_over: bool
     beats_in: int
     """The heart's own note: where it keeps this lease."""
@@ -47,8 +49,12 @@ class Heart:
     def add(self, leases: Iterable[Beating]) -> None:
         """Keep these alive from now on."""
         with self._changed:
+            if self._stopping:
+                _give_up(leases)
+                return
             for lease in leases:
-                self._put(lease, lease.renewed_at_ms + lease.heartbeat_ms)
+                pause = lease.heartbeat_ms if lease.renews else lease.lease_ms
+                self._put(lease, lease.renewed_at_ms + pause)
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, name="omnirelay-heart", daemon=True
@@ -76,14 +82,21 @@ class Heart:
             self._changed.notify()
         if self._thread is not None:
             self._thread.join()
+        for bucket in self._ticks.values():
+            _give_up(bucket.values())
+        self._ticks.clear()
 
     def _run(self) -> None:
         while True:
             leases = self._take_due()
             if leases is None:
                 return
-            for start in range(0, len(leases), limits.BATCH_MAX):
-                self._beat(leases[start : start + limits.BATCH_MAX])
+            for lease in leases:
+                if not lease.renews:
+                    lease.lost.set("its time is up and nobody renewed it")
+            renewing = [lease for lease in leases if lease.renews]
+            for start in range(0, len(renewing), limits.BATCH_MAX):
+                self._beat(renewing[start : start + limits.BATCH_MAX])
 
     def _take_due(self) -> list[Beating] | None:
         with self._changed:
@@ -110,6 +123,8 @@ class Heart:
             self._settle(lease, outcome, called)
 
     def _settle(self, lease: Beating, outcome: object, called: int) -> None:
+        if lease.is_over:
+            return  # it ended while the heartbeat was under way: a refusal says nothing new
         if isinstance(outcome, Beats):
             outcome = outcome.outcomes[0]
         if isinstance(outcome, Beat):
@@ -129,3 +144,10 @@ class Heart:
         at = min(at, lease.renewed_at_ms + lease.lease_ms)
         with self._changed:
             self._put(lease, at)
+
+
+def _give_up(leases: Iterable[Beating]) -> None:
+    """From here on nothing would tell the holder that its time is up."""
+    for lease in leases:
+        if not lease.is_over:
+            lease.lost.set("the relay was closed: nothing renews it any more")

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 from omnirelay.lease.answers import Answer, Leased, Returned
 from omnirelay.lease.commands import Complete, Fail, Release
-from omnirelay.model.errors import NothingToLease, OmniRelayError
+from omnirelay.model.errors import InvalidArgument, NothingToLease, OmniRelayError
+from omnirelay.sdk.arguments import optional_milliseconds, proved, storable
 from omnirelay.sdk.lost import Lost
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ class DeadLetter(Exception):
 
 
 class Lease:
-    """Heartbeats run by themselves until the lease is finished or lost.
+    """Heartbeats run by themselves until the lease is finished or lost, unless it was taken
+    without `renew`.
 
     `fence` grows with every grant of a resource: hand it to whatever you write to, and let that
     refuse a smaller one than it has seen. `lost` is set as soon as ownership is known to be gone.
@@ -40,12 +42,16 @@ class Lease:
         "owner_peer_id",
         "payload",
         "renewed_at_ms",
+        "renews",
         "sequence_id",
         "token",
     )
 
-    def __init__(self, relay: "Relay", leased: Leased, asked_at_ms: int) -> None:
+    def __init__(
+        self, relay: "Relay", leased: Leased, asked_at_ms: int, *, renews: bool = True
+    ) -> None:
         self._relay = relay
+        self.renews = renews
         self.beats_in = -1
         self.payload: Payload = leased.payload
         self.sequence_id: int = leased.sequence_id
@@ -91,16 +97,17 @@ class Lease:
         metadata: dict[str, str] | None = None,
     ) -> Returned:
         """The work failed. `delay` in seconds overrides the queue's backoff."""
-        outcome = await self._end(
+        command = proved(
             Fail(
                 token=self.token,
-                reason=reason,
-                error_code=error_code,
+                reason=storable(reason),
+                error_code=storable(error_code),
                 requeue=requeue,
-                delay_ms=None if delay is None else round(delay * 1000),
+                delay_ms=optional_milliseconds("delay", delay),
                 metadata=metadata,
             )
         )
+        outcome = await self._end(command)
         assert isinstance(outcome, Returned)
         return outcome
 
@@ -120,20 +127,28 @@ class Lease:
         except OmniRelayError as error:
             if error.status in ("FAILED_PRECONDITION", "NOT_FOUND", "PERMISSION_DENIED"):
                 self.lost.set(error.message)
+            elif isinstance(error, InvalidArgument):
+                self._go_on()
             raise
+
+    def _go_on(self) -> None:
+        """The report was refused for its own fault, so the lease is held as before."""
+        self.is_over = False
+        self._relay.heart.add([self])
 
 
 class Leasing:
     """What `relay.lease()` returns: use it with `async with`, or await it to finish by hand."""
 
-    def __init__(self, relay: "Relay", wish: "Wish") -> None:
+    def __init__(self, relay: "Relay", wish: "Wish", *, renew: bool) -> None:
         self._relay = relay
         self._wish = wish
+        self._renew = renew
         self._lease: Lease | None = None
 
     async def take(self) -> Lease:
         """Raises NothingToLease when the wait is over."""
-        leases = await self._relay.take(self._wish)
+        leases = await self._relay.take(self._wish, renew=self._renew)
         if not leases:
             raise NothingToLease
         return leases[0]

@@ -108,6 +108,8 @@ class EmbeddedLink(_Embedded):
             return _leases(await future)
         except asyncio.CancelledError:
             call.withdrawn = True
+            if future.done() and not future.cancelled():  # it came in the moment we were cancelled
+                self._give_back(future.result())
             raise
 
     def _expect(self) -> "tuple[asyncio.Future[Sequence[Outcome]], Reply]":
@@ -166,13 +168,13 @@ class BlockingLink(_Embedded):
         self, commands: Sequence[Command], *, wait_ms: int | None = None
     ) -> Sequence[Outcome]:
         slot = _Slot()
-        self._engine.offer(Call(commands, slot.fill, wait_ms=wait_ms))
+        self._engine.offer_and_drive(Call(commands, slot.fill, wait_ms=wait_ms))
         return slot.wait(None)
 
     async def lease(self, wish: Wish) -> tuple[Leased, ...]:
         slot = _Slot()
         call = _lease_call(wish, slot.fill)
-        self._engine.offer(call)
+        self._engine.offer_and_drive(call)
         try:
             return _leases(slot.wait(None))
         except BaseException:
@@ -210,6 +212,8 @@ class _Slot:
 
     def abandon(self, give_back: Callable[[Sequence[Outcome]], None]) -> None:
         self._abandoned = give_back
+        if self._outcomes is not None:  # it came first; to release twice does no harm
+            give_back(self._outcomes)
 
 
 def _lease_call(wish: Wish, reply: Reply) -> LeaseCall:

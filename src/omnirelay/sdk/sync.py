@@ -4,10 +4,12 @@ that blocks, so its coroutine ends without ever suspending."""
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from omnirelay.journal.checkpoint import Apply
 from omnirelay.journal.events import Event
+from omnirelay.journal.follower import FollowerStatus
+from omnirelay.mesh.rest import run_now
 from omnirelay.sdk.client import Relay
 from omnirelay.sdk.lease import Lease, Leasing
-from omnirelay.sdk.threads import run_now
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,6 +45,12 @@ class SyncLease:
         self.resource_type, self.resource_id = lease.resource_type, lease.resource_id
         self.sequence_id, self.attempt = lease.sequence_id, lease.attempt
         self.token, self.fence, self.lost = lease.token, lease.fence, lease.lost
+        self.owner_peer_id, self.last_error = lease.owner_peer_id, lease.last_error
+        self.enqueued_at_ms = lease.enqueued_at_ms
+
+    @property
+    def is_over(self) -> bool:
+        return self.lease.is_over
 
     def __repr__(self) -> str:
         return repr(self.lease)
@@ -83,7 +91,7 @@ class SyncRelay:
     close = _relay(Relay.close)
 
     def lease(self, **wish: Any) -> SyncLeasing:
-        """As `Relay.lease`, for `with`."""
+        """As `Relay.lease` (wait, types, duration, request_id, renew, peer_id), for `with`."""
         return SyncLeasing(self.relay.lease(**wish))
 
     def lease_many(self, max_items: int, **wish: Any) -> list[SyncLease]:
@@ -102,6 +110,17 @@ class SyncRelay:
                 yield run_now(events.__anext__())  # type: ignore[arg-type]
             except StopAsyncIteration:
                 return
+
+    def follow(self, name: str, apply: Apply) -> None:
+        """As `Relay.follow`; `apply` is a coroutine function and runs on the followers' thread."""
+        self.relay.follow(name, apply)
+
+    def unfollow(self, name: str, *, forget: bool = False) -> None:
+        """As `Relay.unfollow`."""
+        self.relay.unfollow(name, forget=forget)
+
+    def followers(self) -> list[FollowerStatus]:
+        return self.relay.followers()
 
     def __enter__(self) -> "SyncRelay":
         return self

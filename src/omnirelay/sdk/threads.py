@@ -5,21 +5,12 @@ import threading
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from omnirelay.model.errors import InvalidArgument
+
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
 T = TypeVar("T")
-
-
-def run_now(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that blocks instead of suspending. One that suspends after all is a bug."""
-    try:
-        work.send(None)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    work.close()
-    raise AssertionError(f"{work!r} suspended on a thread without an event loop")
 
 
 class LoopThread:
@@ -41,6 +32,13 @@ class LoopThread:
 
     def start(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
         return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Start it and wait for its result, from any thread but this one."""
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise InvalidArgument(f"not on the thread {self._thread.name!r} itself: it would wait")
+        return self.start(work).result()
 
     def stop(self) -> None:
         if not self.loop.is_closed():

@@ -6,7 +6,13 @@ import signal
 from collections.abc import Awaitable, Callable
 
 from omnirelay.model import limits
-from omnirelay.model.errors import InvalidOption, OmniRelayError, Unavailable
+from omnirelay.model.errors import (
+    Closed,
+    InvalidOption,
+    OmniRelayError,
+    ResourceExhausted,
+    Unavailable,
+)
 from omnirelay.sdk.client import Relay
 from omnirelay.sdk.lease import Lease, hand_back
 
@@ -27,6 +33,7 @@ class Worker:
         lease_duration: float | None = None,
         poll: float = 20.0,
         stop_timeout: float = 30.0,
+        peer_id: str | None = None,
     ) -> None:
         if not 1 <= concurrency <= limits.BATCH_MAX:
             raise InvalidOption(f"concurrency is {concurrency}, must be 1 to {limits.BATCH_MAX}")
@@ -35,6 +42,7 @@ class Worker:
         self._lease_duration = lease_duration
         self._poll = poll
         self._stop_timeout = stop_timeout
+        self._peer_id = peer_id
         self._handlers: dict[str, Handler] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
@@ -89,20 +97,29 @@ class Worker:
 
     async def _take_or_stop(self, free: int, stopped: "asyncio.Task[bool]") -> None:
         taking = asyncio.create_task(self._take(free))
-        await asyncio.wait([stopped, taking], return_when=asyncio.FIRST_COMPLETED)
-        if not taking.done():
+        try:
+            await asyncio.wait([stopped, taking], return_when=asyncio.FIRST_COMPLETED)
+        finally:
             taking.cancel()  # a lease that comes after all is released by the link
             await asyncio.wait([taking])
+            if not taking.cancelled() and taking.exception() is None:
+                for lease in taking.result():
+                    self._start(lease)
         if not taking.cancelled():
-            for lease in taking.result():
-                self._start(lease)
+            taking.result()
 
     async def _take(self, free: int) -> list[Lease]:
         try:
             return await self._relay.lease_many(
-                free, wait=self._poll, types=list(self._handlers), duration=self._lease_duration
+                free,
+                wait=self._poll,
+                types=list(self._handlers),
+                duration=self._lease_duration,
+                peer_id=self._peer_id,
             )
-        except Unavailable as error:
+        except Closed:
+            raise  # it will not open again
+        except (Unavailable, ResourceExhausted) as error:
             log.warning("no lease: %s", error)
             await asyncio.sleep(0.2)
             return []
@@ -113,7 +130,7 @@ class Worker:
         task.add_done_callback(self._running.discard)
 
     async def _handle(self, lease: Lease) -> None:
-        work = asyncio.ensure_future(self._handlers[lease.resource_type](lease))
+        work = asyncio.create_task(self._call(lease))
         lost = asyncio.create_task(lease.lost.wait())
         try:
             await asyncio.wait([work, lost], return_when=asyncio.FIRST_COMPLETED)
@@ -127,6 +144,10 @@ class Worker:
             await self._report(lease, work)
         finally:
             lost.cancel()
+
+    async def _call(self, lease: Lease) -> None:
+        """Whatever a handler does wrong, not being async included, is a failure of its lease."""
+        await self._handlers[lease.resource_type](lease)
 
     async def _report(self, lease: Lease, work: "asyncio.Future[None]") -> None:
         if lease.lost.is_set():

@@ -1,0 +1,83 @@
+"""Where calls wait that a turn could not serve: lease calls for work, enqueues for room."""
+
+from omnirelay.lease.options import QueueOptions
+from omnirelay.mesh.calls import AnyCall, Call, LeaseCall, Outcome
+from omnirelay.mesh.turn import Turn
+from omnirelay.mesh.waiters import EnqueueWaiters, LeaseWaiters
+from omnirelay.model import limits
+from omnirelay.model.errors import Overloaded
+from omnirelay.model.items import Token
+
+Beats = dict[tuple[str, Token], Outcome]
+
+
+class Hall:
+    def __init__(self, options: QueueOptions) -> None:
+        self._options = options
+        self._leases = LeaseWaiters()
+        self._enqueues = EnqueueWaiters()
+
+    def serve(self, turn: Turn, call: AnyCall, beats: Beats) -> None:
+        """Decide one call in this turn, or let it wait."""
+        if type(call) is Call:
+            if not turn.handle(call, beats):
+                wait = self._options.enqueue_wait_ms if call.wait_ms is None else call.wait_ms
+                call.deadline = turn.now + wait
+                self._enqueues.add(call)
+            return
+        assert isinstance(call, LeaseCall)
+        if call.withdrawn:
+            return
+        # Behind those who have waited for the same work longer, if this one can wait at all.
+        behind = call.wait_ms > 0 and self._leases.has_group(call.resource_types)
+        if behind or not turn.lease(call):
+            self._await_work(turn, call)
+
+    def _await_work(self, turn: Turn, call: LeaseCall) -> None:
+        if call.wait_ms <= 0:
+            turn.give_up(call)
+        elif len(self._leases) >= limits.WAITERS_MAX:
+            why = f"{limits.WAITERS_MAX} lease calls are waiting"
+            turn.replies.append((call, (Overloaded(why),)))
+        else:
+            call.deadline = turn.now + min(call.wait_ms, limits.WAIT_MS_MAX)
+            self._leases.add(call)
+
+    def resume_enqueues(self, turn: Turn) -> None:
+        """Those that met backpressure go on, in order, as far as there is room now."""
+        while not turn.state.paused and not turn.is_full:
+            call = self._enqueues.pop()
+            if call is None:
+                break
+            if not turn.handle(call, {}):
+                self._enqueues.put_back(call)
+                break
+
+    def serve_waiters(self, turn: Turn) -> None:
+        """Grant to who waits what has become free, and send away whose time is up."""
+        state = turn.state
+        state.ripen(turn.now)
+        while not turn.is_full and len(self._leases):
+            call = self._leases.next_served(lambda types: state.lanes.first(types) is not None)
+            if call is None:
+                break
+            served = turn.lease(call)
+            assert served, "a waiter was told there is work"
+        for call in self._leases.overdue(turn.now):
+            turn.give_up(call)
+        self.resume_enqueues(turn)
+        for late in self._enqueues.overdue(turn.now):
+            late.wait_ms = 0
+            turn.handle(late, {})
+
+    def next_at(self, ripe_at: int | None) -> int | None:
+        """When somebody here must be looked at next; `ripe_at` is when work comes due."""
+        times = (
+            self._leases.next_deadline(),
+            self._enqueues.next_deadline(),
+            ripe_at if len(self._leases) else None,
+        )
+        return min((at for at in times if at is not None), default=None)
+
+    def clear(self) -> list[AnyCall]:
+        return [*self._leases.clear(), *self._enqueues.clear()]
