@@ -29,6 +29,7 @@ from omnirelay.stores.sqlite_file import (
     translate,
     translate_os,
 )
+from omnirelay.stores.sqlite_wal import WalConnection
 
 SAFE_SQLITE = 3051003
 """From here on, two connections that checkpoint at once cannot corrupt the WAL."""
@@ -54,10 +55,10 @@ class SqliteReader:
         self.path = path
         self.shard = shard
         self._vfs = vfs
-        self._connection: apsw.Connection | None = None
+        self._connection: WalConnection | None = None
 
     @property
-    def _db(self) -> apsw.Connection:
+    def _db(self) -> WalConnection:
         if self._connection is None:
             self._connection = connect(self.path, read_only=True, vfs=self._vfs)
         return self._connection
@@ -67,6 +68,8 @@ class SqliteReader:
         try:
             yield
         except apsw.Error as error:
+            if self._connection is not None:
+                self._connection.failure = error
             raise translate(error, f"{self.path} ({self.shard})") from error
         except OSError as error:
             raise translate_os(error, self.path) from error
@@ -98,7 +101,7 @@ class SqliteReader:
 
     async def close(self) -> None:
         if self._connection is not None:
-            self._connection.close()
+            self._connection.leave()
             self._connection = None
 
 
@@ -116,8 +119,9 @@ class SqliteJournal(SqliteReader):
         self._high_water = HighWater(f"{path}-{_file_word(shard)}.mark")
 
     @property
-    def _db(self) -> apsw.Connection:
+    def _db(self) -> WalConnection:
         assert self._connection is not None, "the journal is not open"
+        self._connection.check()
         return self._connection
 
     async def open(self) -> None:

@@ -17,6 +17,7 @@ from omnirelay.model.errors import (
     OutcomeUnknown,
     Unavailable,
 )
+from omnirelay.stores.sqlite_wal import WalConnection
 
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x4F6D5265  # "OmRe", so that `file` and a careless program can tell it apart
@@ -106,15 +107,21 @@ def connect(
     read_only: bool = False,
     vfs: str | None = None,
     check: Callable[[apsw.Connection], None] | None = None,
-) -> apsw.Connection:
+) -> WalConnection:
     """`check` sees the file before anything in it is changed; what it raises, it is refused for."""
     flags = apsw.SQLITE_OPEN_READONLY if read_only else _WRITE_FLAGS
     try:
-        connection = apsw.Connection(path, flags=flags, vfs=vfs)
+        connection = WalConnection(path, flags=flags, vfs=vfs)
         try:
-            _set_up(connection, read_only, check)
-        except BaseException:
-            connection.close()
+            connection.set_busy_timeout(5000)
+            if check is not None:
+                check(connection)
+            if not read_only:
+                connection.enter_wal(path, vfs)
+            connection.execute("PRAGMA cache_size=-16000")
+        except BaseException as error:
+            connection.failure = error
+            connection.leave()
             raise
     except apsw.Error as error:
         raise translate(error, path) from error
@@ -122,22 +129,6 @@ def connect(
 
 
 _WRITE_FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-
-
-def _set_up(
-    connection: apsw.Connection,
-    read_only: bool,
-    check: Callable[[apsw.Connection], None] | None,
-) -> None:
-    connection.set_busy_timeout(5000)
-    if check is not None:
-        check(connection)
-    if not read_only:
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=FULL")
-        # Fewer, larger checkpoints: each costs two syncs of the main file.
-        connection.execute("PRAGMA wal_autocheckpoint=4000")
-    connection.execute("PRAGMA cache_size=-16000")
 
 
 def check_ours(connection: apsw.Connection, path: str) -> None:

@@ -1,0 +1,87 @@
+"""SQLite's write-ahead log, used so that a failed write is never taken for a good one.
+
+Left to itself SQLite stays in its old mode when the switch to WAL is not followed to its end, drops
+the error of an automatic checkpoint and tries the same sync again with the next commit, and copies
+the log into the database while it closes, whatever happened before. On a disk that has just
+failed, each of these can cost what was acknowledged.
+"""
+
+from typing import Final
+
+import apsw
+
+from omnirelay.model.errors import Unavailable
+
+CHECKPOINT_PAGES: Final = 4000
+"""Fewer, larger checkpoints than SQLite's 1000: each costs two syncs of the main file."""
+_CHUNK_BYTES: Final = 1 << 20
+_LOG_FLAGS: Final = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_WAL
+
+
+class WalConnection(apsw.Connection):
+    """`failure` is set once anything went wrong; from then on the connection is only closed."""
+
+    checkpoint_pages = CHECKPOINT_PAGES
+    failure: BaseException | None = None
+
+    def enter_wal(self, path: str, vfs: str | None) -> None:
+        """Raises Unavailable if the file cannot be used as WAL."""
+        # To the last row: the switch is committed behind the first, and may fail there.
+        answer = self.execute("PRAGMA journal_mode=WAL").fetchall()
+        if answer != [("wal",)]:
+            raise Unavailable(f"{path} cannot be put into WAL mode, it answers {answer}")
+        self.execute("PRAGMA synchronous=FULL")
+        self.set_wal_hook(_checkpoint)
+        self._settle(vfs)
+
+    def _settle(self, vfs: str | None) -> None:
+        """Write the log over with its own bytes, and sync them.
+
+        After a failed sync the kernel keeps the pages readable and calls them clean: recovery would
+        believe them, no later sync would write them, and a power cut would take them together
+        with everything that was acknowledged behind them. That may have happened to a process
+        that is gone, so it is done on every open.
+        """
+        self.execute("BEGIN IMMEDIATE")  # nobody else writes to the log meanwhile
+        try:
+            log = apsw.VFSFile(vfs or "", self.filename_wal, [_LOG_FLAGS, 0])
+            try:
+                _rewrite(log)
+            finally:
+                log.xClose()
+        finally:
+            self.execute("ROLLBACK")
+
+    def check(self) -> None:
+        """Raises Unavailable if something failed behind the last statement's back."""
+        if self.failure is not None:
+            raise Unavailable(f"nothing was changed: the journal failed before: {self.failure}")
+
+    def leave(self) -> None:
+        """Close; after a failure without touching the file again."""
+        if self.failure is not None:
+            self.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        self.close()
+
+
+def _rewrite(log: apsw.VFSFile) -> None:
+    size = log.xFileSize()
+    if size == 0:
+        return
+    for offset in range(0, size, _CHUNK_BYTES):
+        log.xWrite(log.xRead(min(_CHUNK_BYTES, size - offset), offset), offset)
+    log.xSync(apsw.SQLITE_SYNC_NORMAL)
+
+
+def _checkpoint(connection: apsw.Connection, database: str, pages: int) -> int:
+    """Called by SQLite after each commit. The commit stands whatever happens here, so a failure
+    is only noted: it ends the connection before its next statement."""
+    assert isinstance(connection, WalConnection)
+    if pages >= connection.checkpoint_pages and connection.failure is None:
+        try:
+            connection.wal_checkpoint(database, apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.BusyError:
+            return apsw.SQLITE_OK  # somebody else is at it
+        except apsw.Error as error:
+            connection.failure = error
+    return apsw.SQLITE_OK
