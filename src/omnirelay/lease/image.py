@@ -13,6 +13,7 @@ from omnirelay.lease.intervals import Intervals
 from omnirelay.lease.options import Rules
 from omnirelay.lease.records import Item
 from omnirelay.lease.state import Dead, Held, QueueState
+from omnirelay.model import limits
 
 T = TypeVar("T")
 Ranges = list[tuple[int, int]]
@@ -90,13 +91,15 @@ def thaw(parts: Iterable[Part]) -> QueueState:
         state.pending.update((item.sequence_id, item) for item in part.pending)
         state.active.update((held.item.sequence_id, held) for held in part.active)
         state.dead.update((dead.item.sequence_id, dead) for dead in part.dead)
-        most = state.rules.dedupe_entries
+        # All that was remembered, even if today's rules are stricter: the next entry trims it, as
+        # it would have without the snapshot.
+        most = limits.DEDUPE_ENTRIES_MAX
         for at, request_id, sequence_id in part.requests:
             state.requests.put(request_id, sequence_id, at, most)
         for at, request_id, ids in part.lease_requests:
             state.lease_requests.put(request_id, tuple(ids), at, most)
         for at, sequence_id, lease_id in part.finished:
-            state.finished.put(sequence_id, lease_id, at, state.rules.finished_entries)
+            state.finished.put(sequence_id, lease_id, at, most)
     state.rebuild_indexes()
     return state
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
-from omnirelay.journal.backend import JournalBackend, SnapshotRef
+from omnirelay.journal.backend import Head, JournalBackend, SnapshotRef
 from omnirelay.journal.format import CHECKSUM_BYTES, Chain, Envelope
 from omnirelay.lease.evolve import evolve
 from omnirelay.lease.image import Part, thaw
@@ -35,14 +35,43 @@ async def recover(
         state, chain = await _from_snapshot(backend, ref)
     start = chain.last
     failpoint("recover.after_snapshot")
-    async for envelope in _tail(backend, chain):
-        replay(state, envelope)
-        if on_progress is not None:
-            on_progress(state.sequence)
-    head = await backend.head()
-    if head.last != chain.last:
-        raise Corrupt(backend.shard, chain.last + 1, f"the journal ends at {head.last}")
+    head = await _catch_up(backend, chain, state, on_progress)
+    _check_end(backend.shard, head, chain, ref)
     return Recovered(state, chain, start, state.sequence - start)
+
+
+async def _catch_up(
+    backend: JournalBackend,
+    chain: Chain,
+    state: QueueState,
+    on_progress: Callable[[int], None] | None,
+) -> Head:
+    """Fold the tail. Another writer may still append: that is growth, not damage."""
+    while True:
+        async for envelope in _tail(backend, chain):
+            replay(state, envelope)
+            if on_progress is not None:
+                on_progress(state.sequence)
+        head = await backend.head()
+        if head.last <= chain.last or not await backend.read(chain.last, 1):
+            return head
+
+
+def _check_end(shard: str, head: Head, chain: Chain, ref: SnapshotRef | None) -> None:
+    if head.last != chain.last:
+        first_bad = min(head.last, chain.last) + 1
+        why = f"the journal ends at {head.last}, what it holds leads to {chain.last}"
+        raise Corrupt(shard, first_bad, why)
+    if head.checksum != (chain.link or ""):
+        # Only a snapshot that no tail follows can get here: nothing else held it to the journal.
+        raise Corrupt(
+            shard, head.last, "the journal's end is not the one its snapshot was taken at"
+        )
+    if ref is not None and chain.last < ref.sequence:
+        # The snapshot could not be read, but it proves that the journal went that far.
+        raise Corrupt(
+            shard, chain.last + 1, f"a snapshot of {ref.sequence} was taken, this is gone"
+        )
 
 
 def replay(state: QueueState, envelope: Envelope) -> None:
@@ -63,15 +92,8 @@ def replay(state: QueueState, envelope: Envelope) -> None:
 
 
 async def _from_snapshot(backend: JournalBackend, ref: SnapshotRef) -> tuple[QueueState, Chain]:
-    digest = hashlib.blake2b(digest_size=CHECKSUM_BYTES)
-    parts: list[Part] = []
     try:
-        for number in range(ref.parts):
-            body = await backend.read_part(ref.sequence, number)
-            digest.update(body)
-            parts.append(_decoder.decode(body))
-        if digest.hexdigest() != ref.checksum:
-            raise Corrupt(backend.shard, ref.sequence, "the snapshot's checksum is wrong")
+        parts = await _parts(backend, ref)
     except (Corrupt, msgspec.DecodeError) as error:
         if await backend.first() == 1:
             return QueueState(), Chain(backend.shard)  # the whole journal is still there
@@ -82,6 +104,17 @@ async def _from_snapshot(backend: JournalBackend, ref: SnapshotRef) -> tuple[Que
     if state.sequence != ref.sequence:
         raise Corrupt(backend.shard, ref.sequence, f"the snapshot is of {state.sequence}")
     return state, Chain(backend.shard, ref.sequence, ref.link, ref.epoch)
+
+
+async def _parts(backend: JournalBackend, ref: SnapshotRef) -> list[Part]:
+    """Decoded only once all of them are known to be what was written."""
+    bodies = [await backend.read_part(ref.sequence, number) for number in range(ref.parts)]
+    digest = hashlib.blake2b(digest_size=CHECKSUM_BYTES)
+    for body in bodies:
+        digest.update(body)
+    if digest.hexdigest() != ref.checksum:
+        raise Corrupt(backend.shard, ref.sequence, "the snapshot's checksum is wrong")
+    return [_decoder.decode(body) for body in bodies]
 
 
 async def _tail(backend: JournalBackend, chain: Chain) -> AsyncIterator[Envelope]:

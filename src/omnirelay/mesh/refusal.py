@@ -7,6 +7,7 @@ from omnirelay.model.errors import (
     Closed,
     Corrupt,
     DiskFull,
+    InvalidOption,
     JournalError,
     JournalOwned,
     OmniRelayError,
@@ -40,7 +41,7 @@ def append_refusal(error: Exception) -> OmniRelayError:
 
 
 def not_serving(name: str, error: OmniRelayError) -> OmniRelayError:
-    if isinstance(error, DiskFull | Closed | Corrupt | JournalOwned):
+    if isinstance(error, DiskFull | Closed | Corrupt | InvalidOption | JournalOwned):
         return error
     return Recovering(
         f"shard {name} is recovering: {error.message}; nothing was changed, try again"

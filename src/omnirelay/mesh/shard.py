@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from omnirelay.journal.backend import JournalBackend
+from omnirelay.journal.backend import Head, JournalBackend
 from omnirelay.journal.bell import Bell
 from omnirelay.journal.writer import Writer
 from omnirelay.lease.answers import Answer, answer
@@ -33,6 +33,7 @@ from omnirelay.model import limits
 from omnirelay.model.errors import (
     Closed,
     Corrupt,
+    InvalidOption,
     JournalOwned,
     OmniRelayError,
     OutcomeUnknown,
@@ -44,7 +45,7 @@ from omnirelay.model.ports import Clock, Ids, ShardClock, failpoint
 log = logging.getLogger(__name__)
 
 _READS = (ReadStats, Inspect, ListDead)
-_FINAL = (Corrupt, JournalOwned, TooLittleDurability)
+_FINAL = (Corrupt, InvalidOption, JournalOwned, TooLittleDurability)
 """Failures that trying again cannot mend; the shard stops and says why."""
 
 
@@ -199,7 +200,10 @@ class Shard:
         durability.require(self._options.require, self._backend.name)
         recovered = await recover(self._backend)
         self.state, self._is_as_recovered = recovered.state, True
-        head = await self._backend.head()
+        # From what was folded, not from a later look: what a rival appended since is unknown here,
+        # and the first append must fail for it.
+        chain = recovered.chain
+        head = Head(chain.last, chain.epoch, chain.link or "")
         self._time = ShardClock(self._clock, floor_ms=self.state.at)
         epoch = self.state.epoch + 1
         self._writer = Writer(self._backend, head, epoch=epoch, node=self._options.node)
