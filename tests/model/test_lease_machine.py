@@ -29,13 +29,8 @@ from omnirelay.testing import figures
 from omnirelay.testing.folded import numbered_lease_id
 from tests.model.pair import File, Pair
 
-GATE = settings(
-    max_examples=250,
-    stateful_step_count=50,
-    derandomize=True,
-    database=None,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
+SETTINGS = settings(
+    max_examples=250, stateful_step_count=50, suppress_health_check=list(HealthCheck)
 )
 
 queues = st.sampled_from("AAAAB")
@@ -220,7 +215,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
 @pytest.mark.timeout(120)
 def test_the_core_agrees_with_a_queue_of_plain_lists() -> None:
-    run_state_machine_as_test(LeaseMachine, settings=GATE)
+    run_state_machine_as_test(LeaseMachine, settings=SETTINGS)
     figures.record("model", machines=1, steps=LeaseMachine.steps, bugs=0)
     never = {
         *("enqueued", "duplicate", "QueueFull", "Backpressure", "granted", "again", "until"),

@@ -9,7 +9,7 @@ import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
@@ -80,10 +80,19 @@ def opcodes(act: Callable[[], object]) -> int:
 class Unwalked(dict[Any, Any]):
     """A dictionary for looking things up in, not for going through."""
 
-    def _refuse(self, *_: object) -> NoReturn:
-        raise AssertionError("somebody walks over all items")
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_guarded = False
 
-    __iter__ = keys = values = items = _refuse
+    def __iter__(self) -> Iterator[Any]:
+        assert not self.is_guarded, "somebody walks over all items"
+        return super().__iter__()
+
+    def values(self) -> Any:
+        assert not self.is_guarded, "somebody walks over all items"
+        return super().values()
+
+    keys = items = values
 
 
 # -- queues of a size ---------------------------------------------------------------------------
@@ -272,11 +281,16 @@ def test_an_operation_costs_the_same_on_a_queue_a_hundred_times_as_long(
 
 
 def test_nobody_walks_over_all_items() -> None:
-    bench = pending(100)
+    bench = Bench()
+    bench.state.pending, bench.state.active = guarded = Unwalked(), Unwalked()
+    bench.submit(commands.StartEpoch(epoch=2, node="n", origin="A"))  # indexes of the new facts
+    for number in range(100):
+        bench.enqueue(f"t{number}")
     tokens = [bench.lease() for _ in range(50)]
-    state = bench.state
-    state.pending, state.active = Unwalked(state.pending), Unwalked(state.active)
-    state.delayed = Unwalked(state.delayed)
+    for facts in guarded:
+        facts.is_guarded = True
+    with pytest.raises(AssertionError, match="somebody walks"):
+        sorted(bench.state.pending)
     for act in (enqueue, cycle, give_back, fail_and_wait, beat, stats, drain_page, restore):
         act(bench)
     bench.submit(commands.Complete(token=tokens[0]))
