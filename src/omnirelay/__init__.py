@@ -23,7 +23,8 @@ from omnirelay.model.errors import (
     UnknownToken,
 )
 from omnirelay.model.items import ErrorInfo, Payload, PendingItem, Token
-from omnirelay.sdk.client import Relay, new_item
+from omnirelay.sdk.arguments import new_item
+from omnirelay.sdk.client import Relay
 from omnirelay.sdk.connect import connect, connect_sync
 from omnirelay.sdk.lease import DeadLetter, Lease
 from omnirelay.sdk.sync import SyncLease, SyncRelay

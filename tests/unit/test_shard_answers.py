@@ -50,7 +50,7 @@ class Running:
             rest=ThreadRest(),
             on_ready=self.ready.release,
         )
-        self.thread = threading.Thread(target=lambda: run_now(self.shard.run()))
+        self.thread = threading.Thread(target=lambda: run_now(self.shard.run()), daemon=True)
         self.thread.start()
         self.await_office()
 
@@ -64,7 +64,7 @@ class Running:
 
     def stop(self) -> None:
         self.shard.stop()
-        self.thread.join()
+        self.thread.join(10)
 
 
 class Answers:
@@ -118,12 +118,14 @@ def test_a_call_that_slips_in_while_the_shard_ends_is_answered() -> None:
     inbox = SlowInbox()
     running.shard._inbox = inbox
     answers = Answers()
-    caller = threading.Thread(target=lambda: running.shard.offer(Call((WORK,), answers)))
+    caller = threading.Thread(
+        target=lambda: running.shard.offer(Call((WORK,), answers)), daemon=True
+    )
     caller.start()
     assert inbox.entered.wait(10)
     running.stop()
     inbox.may_go_on.set()
-    caller.join()
+    caller.join(10)
     assert isinstance(answers.all()[0], Closed)
 
 

@@ -39,7 +39,9 @@ async def tail(
     Raises Corrupt rather than skip: on a gap, a bad link, or a range that was pruned away.
     """
     chain: Chain | None = None
+    bell = bell or Bell()
     while True:
+        is_last = not follow or bell.is_over  # asked first: what came before the end is still read
         bodies = await reader.read(after, limits.READ_ENVELOPES_MAX)
         for body in bodies:
             if chain is None:
@@ -49,9 +51,9 @@ async def tail(
             yield [event for event in events_of(envelope) if event.sequence_number > after]
             after = envelope.last
         if not bodies:
-            if not follow:
+            if is_last:
                 return
-            await (bell or Bell()).wait(after, POLL_S)
+            await bell.wait(after, POLL_S)
 
 
 class Follower:
@@ -71,6 +73,12 @@ class Follower:
         self._oldest_waiting_ms: int | None = None
 
     async def run(self) -> None:
+        try:
+            await self._feed_for_ever()
+        finally:
+            await self._reader.close()
+
+    async def _feed_for_ever(self) -> None:
         while True:
             try:
                 await self._feed()

@@ -104,5 +104,5 @@ class QueueOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def _within(name: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        raise InvalidOption(f"{name} is {value}, must be {low} to {high}")
+    if type(value) is not int or not low <= value <= high:
+        raise InvalidOption(f"{name} is {value!r}, must be a whole number from {low} to {high}")
