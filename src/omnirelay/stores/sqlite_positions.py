@@ -4,12 +4,16 @@ position must never wait for the journal's writer, nor make it wait."""
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
+from typing import TYPE_CHECKING
 
 import apsw
 import msgspec
 
 from omnirelay.journal.checkpoint import Checkpoint
 from omnirelay.stores.sqlite_file import connect, scalar, translate
+
+if TYPE_CHECKING:
+    from omnirelay.stores.sqlite_wal import WalConnection
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS positions (
@@ -26,21 +30,33 @@ WHERE excluded.position >= positions.position
 class SqliteCheckpoints:
     """Used from the followers' thread and from the writer's (for pruning), hence the lock."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, vfs: str | None = None) -> None:
         self.path = path
+        self._vfs = vfs
         self._lock = Lock()
-        self._connection: apsw.Connection | None = None
+        self._connection: WalConnection | None = None
 
     @contextmanager
     def _db(self) -> Iterator[apsw.Connection]:
+        """A connection that failed is not used again: the next call starts from the disk."""
         with self._lock:
             try:
                 if self._connection is None:
-                    self._connection = connect(self.path)
+                    self._connection = connect(self.path, vfs=self._vfs)
                     self._connection.execute(_SCHEMA)
                 yield self._connection
             except apsw.Error as error:
+                if self._connection is not None:
+                    self._connection.failure = error
                 raise translate(error, self.path) from error
+            finally:
+                if self._connection is not None and self._connection.failure is not None:
+                    self._leave()
+
+    def _leave(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.leave()
 
     async def read(self, name: str, shard: str) -> Checkpoint | None:
         sql = "SELECT position, peers, updated_at FROM positions WHERE name = ? AND shard = ?"
@@ -68,6 +84,4 @@ class SqliteCheckpoints:
 
     async def close(self) -> None:
         with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            self._leave()

@@ -18,11 +18,19 @@ from omnirelay.journal.format import Sealed
 from omnirelay.mesh.keeper import KeepOptions
 from omnirelay.mesh.shard import Shard, ShardOptions
 from omnirelay.model.errors import Corrupt, OmniRelayError
-from omnirelay.model.ports import SystemClock
 from omnirelay.stores.sqlite import SqliteJournal
 from omnirelay.testing.archive import Archive, digest
-from omnirelay.testing.faultvfs import CallKind, Fault, FaultVfs
-from omnirelay.testing.powercuts import DATABASE, MARK, SHARD, Cut, SeededIds, boot, tuned
+from omnirelay.testing.faultvfs import CallKind, Fault, FaultVfs, noting_swallowed
+from omnirelay.testing.powercuts import (
+    DATABASE,
+    MARK,
+    SHARD,
+    Cut,
+    SeededIds,
+    TickingClock,
+    boot,
+    tuned,
+)
 from omnirelay.testing.traffic import Answered, Called, Traffic
 
 if TYPE_CHECKING:
@@ -47,7 +55,8 @@ def run_with_fault(fault: Fault | None, *, seed: int = 1) -> FaultOutcome:
     """A lasting fault is healed once clients have been refused a few times."""
     with tempfile.TemporaryDirectory() as folder, tuned("FULL", _CHECKPOINT_PAGES):
         run = _FaultRun(Path(folder), fault, seed)
-        asyncio.run(run.drive())
+        with noting_swallowed(run.vfs):
+            asyncio.run(run.drive())
         for number, cut in enumerate(run.cuts):
             asyncio.run(run.judge(cut, Path(folder, f"boot-{number}")))
     return run.outcome
@@ -81,21 +90,21 @@ class _FaultRun:
         self.outcome = FaultOutcome()
         self.cuts: list[Cut] = []
         self._chance = Random(seed)
-        self._vfs = FaultVfs(seed=seed)
-        self._vfs.fault = fault
+        self.vfs = FaultVfs(seed=seed)
+        self.vfs.fault = fault
         self._path = folder / DATABASE
-        self._journal = _NotingJournal(str(self._path), self._vfs.name)
+        self._journal = _NotingJournal(str(self._path), self.vfs.name)
         options = ShardOptions(
             node="faulty", keep=_KEEP, retry_min_s=0.001, retry_max_s=0.01, require="power_loss"
         )
         ids = SeededIds(Random(seed))
-        self._shard = Shard(self._journal, options, clock=SystemClock(), ids=ids)
+        self._shard = Shard(self._journal, options, clock=TickingClock(), ids=ids)
         self._traffic = Traffic(self._shard.offer, self._note, seed=seed, name="f")
         self._claims: list[Claim] = []
 
     async def drive(self) -> None:
         running = asyncio.create_task(self._shard.run())
-        driving = asyncio.create_task(self._traffic.run(clients=2, calls=10))
+        driving = asyncio.create_task(self._traffic.run(clients=2, calls=7))
         await asyncio.wait([running, driving], return_when=asyncio.FIRST_COMPLETED)
         self._take_cut("after the last answer")
         self._shard.stop()
@@ -107,10 +116,10 @@ class _FaultRun:
             driving.cancel()
             self.outcome.problems.append(f"the shard gave up: {error!r}")
         finally:
-            self._vfs.unregister()
-        self.outcome.struck = self._vfs.struck
-        self.outcome.calls = self._vfs.calls
-        again = [f"{name} was synced again after a failed sync" for name in self._vfs.retried_syncs]
+            self.vfs.unregister()
+        self.outcome.struck = self.vfs.struck
+        self.outcome.calls = self.vfs.calls
+        again = [f"{name} was synced again after a failed sync" for name in self.vfs.retried_syncs]
         self.outcome.problems += again
 
     def _note(self, said: Called | Answered) -> None:
@@ -119,14 +128,14 @@ class _FaultRun:
         self._claims += said.claims
         self.outcome.refusals.update(said.refusals)
         if self.outcome.refusals.total() >= _REFUSALS_TILL_HEALED:
-            self._vfs.heal()
+            self.vfs.heal()
         if said.claims and self._chance.random() < 0.2:
             self._take_cut(f"after answer {said.number}")
 
     def _take_cut(self, where: str) -> None:
         mark = self._path.with_name(MARK)
         written = mark.read_bytes() if mark.exists() else b""
-        image = self._vfs.cut(self._chance)
+        image = self.vfs.cut(self._chance)
         cut = Cut(image, written, self._journal.appended, tuple(self._claims), where)
         self.cuts.append(cut)
 

@@ -20,8 +20,6 @@ from random import Random
 from typing import Any
 from unittest import mock
 
-import apsw
-
 from omnirelay.journal.format import Sealed
 from omnirelay.mesh.keeper import KeepOptions
 from omnirelay.mesh.recovery import recover
@@ -29,9 +27,9 @@ from omnirelay.mesh.shard import Shard, ShardOptions
 from omnirelay.model import limits
 from omnirelay.model.errors import Corrupt
 from omnirelay.model.items import dashed
-from omnirelay.model.ports import SystemClock
 from omnirelay.stores import sqlite, sqlite_file
 from omnirelay.stores.sqlite import SqliteJournal
+from omnirelay.stores.sqlite_wal import WalConnection
 from omnirelay.testing.archive import Archive, digest
 from omnirelay.testing.claims import Claim
 from omnirelay.testing.faultvfs import CallKind, FaultVfs
@@ -89,6 +87,21 @@ class SeededIds:
 
     def lease_id(self) -> str:
         return dashed(self._chance.randbytes(16).hex())
+
+
+class TickingClock:
+    """Moves on by a millisecond whenever somebody looks, so that a seed is one run on any machine,
+    and delays and leases still pass."""
+
+    def __init__(self) -> None:
+        self._now = 1_700_000_000_000
+
+    def monotonic_ms(self) -> int:
+        self._now += 1
+        return self._now
+
+    def wall_ms(self) -> int:
+        return self.monotonic_ms()
 
 
 class PowerRun:
@@ -179,11 +192,11 @@ def tuned(synchronous: str, checkpoint_pages: int) -> Iterator[None]:
     checkpoint, and a level of safety that the harness must catch."""
     genuine = sqlite_file.connect
 
-    def connect(path: str, *, read_only: bool = False, **options: Any) -> apsw.Connection:
+    def connect(path: str, *, read_only: bool = False, **options: Any) -> WalConnection:
         connection = genuine(path, read_only=read_only, **options)
+        connection.checkpoint_pages = checkpoint_pages
         if not read_only:
             connection.execute(f"PRAGMA synchronous={synchronous}")
-            connection.execute(f"PRAGMA wal_autocheckpoint={checkpoint_pages}")
         return connection
 
     with mock.patch.object(sqlite, "connect", connect):
@@ -227,7 +240,7 @@ class Life:
         keep = KeepOptions(snapshot_every=self._chance.choice((15, 40)), retain_ms=0)
         options = ShardOptions(node="power", keep=keep, require="process_kill")
         ids = SeededIds(Random(name))
-        shard = Shard(journal, options, clock=SystemClock(), ids=ids)
+        shard = Shard(journal, options, clock=TickingClock(), ids=ids)
         traffic = Traffic(shard.offer, self._note, seed=self._chance.getrandbits(32), name=name)
         self._vfs.watch = self._perhaps_cut
         running = asyncio.create_task(shard.run())
