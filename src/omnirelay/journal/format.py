@@ -119,21 +119,27 @@ def unseal(body: bytes, *, shard: str, at: int) -> Envelope:
         if not body.startswith(_HEAD):
             body = _upgrade(body, shard, at)
         envelope = _decoder.decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Corrupt(shard, at, f"the envelope cannot be read: {error}") from None
     if envelope.shard != shard or envelope.first != at:
         raise Corrupt(shard, at, f"the envelope stored here is {envelope.shard} {envelope.first}")
     count = envelope.last - envelope.first + 1
     if not count == len(envelope.records) == len(envelope.pending) == len(envelope.active):
         raise Corrupt(shard, at, f"the envelope claims {count} records and has other counts")
+    if not count:  # it would end where it begins, and a reader would ask for it for ever
+        raise Corrupt(shard, at, "the envelope has no records")
     return envelope
 
 
 def _upgrade(body: bytes, shard: str, at: int) -> bytes:
+    """An envelope of another version as today's, once there is an older one."""
     version = msgspec.json.decode(body, type=_Version).v
-    raise Corrupt(
-        shard, at, f"format version {version} is newer than this program knows ({VERSION}): upgrade"
-    )
+    if version > VERSION:
+        why = f"format version {version} is newer than this program knows ({VERSION}): upgrade"
+        raise Corrupt(shard, at, why)
+    if version < VERSION:
+        raise Corrupt(shard, at, f"there never was a format version {version}")
+    return body
 
 
 def first_of(body: bytes) -> int:
