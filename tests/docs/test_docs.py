@@ -74,5 +74,5 @@ def test_every_link_inside_the_repository_leads_somewhere(page: Path) -> None:
 
 def test_every_test_folder_that_is_named_exists() -> None:
     for page in PAGES:
-        for folder in re.findall(r"`(tests/[a-z_/]+)`", page.read_text()):
+        for folder in re.findall(r"`(tests/[a-z_/.]+)`", page.read_text()):
             assert (ROOT / folder).exists(), f"{page.name} names {folder}"
