@@ -1,6 +1,7 @@
 """One shard, one disk fault at a time: what it says, what it keeps, how it comes back."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from random import Random
@@ -157,6 +158,25 @@ async def test_a_failed_sync_is_followed_by_a_new_connection_that_writes_the_log
     after_cut = [await last_after(disk.cut(Random(seed)), tmp_path, seed) for seed in range(10)]
     await journal.close()
     assert after_cut == [kept.last] * 10
+
+
+async def test_a_log_of_several_megabytes_is_settled_on_a_real_disk(tmp_path: Path) -> None:
+    journal = SqliteJournal(str(tmp_path / "leases.db"), "main")
+    await journal.open()
+    scribe = Scribe("main")
+    for _ in range(6):
+        sealed = scribe.seal(1, text="x" * 400_000)
+        await journal.append(sealed, expected=sealed.first - 1)
+    crashed = tmp_path / "crashed"
+    crashed.mkdir()
+    for suffix in ("", "-wal"):
+        shutil.copy(tmp_path / f"leases.db{suffix}", crashed)
+    await journal.close()
+    assert (crashed / "leases.db-wal").stat().st_size > 2 << 20
+    reopened = SqliteJournal(str(crashed / "leases.db"), "main")
+    await reopened.open()
+    assert (await reopened.head()).last == sealed.last
+    await reopened.close()
 
 
 async def test_a_failed_checkpoint_ends_the_connection_before_its_next_append(

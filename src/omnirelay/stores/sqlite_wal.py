@@ -14,7 +14,8 @@ from omnirelay.model.errors import Unavailable
 
 CHECKPOINT_PAGES: Final = 4000
 """Fewer, larger checkpoints than SQLite's 1000: each costs two syncs of the main file."""
-_CHUNK_BYTES: Final = 1 << 20
+_CHUNK_BYTES: Final = 1 << 16
+"""SQLite's own files take no more than 128 KiB - 1 at once and call the rest a full disk."""
 _LOG_FLAGS: Final = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_WAL
 
 

@@ -165,6 +165,7 @@ class _Content:
 
     def xWrite(self, data: Any, offset: int) -> None:
         content = bytes(data)
+        assert len(content) < 1 << 17, "SQLite's own files would call this a full disk"
         try:
             self.vfs.meet("write", self.name)
             if self.vfs.is_full and offset + len(content) > len(self.inode.visible):
