@@ -8,7 +8,7 @@ import msgspec
 from omnirelay.lease import answers, commands, image, records
 from omnirelay.lease.evolve import evolve
 from omnirelay.lease.invariants import violations
-from omnirelay.lease.options import QueueOptions
+from omnirelay.lease.options import QueueOptions, SerializeBy
 from omnirelay.model.errors import OmniRelayError, StaleToken
 from omnirelay.model.items import PendingItem, Token, to_ms
 from omnirelay.testing.folded import FoldedQueue
@@ -195,6 +195,14 @@ class Pair:
             hold.until = now + hold.lease_ms
         model.line_up_anew(now)
         model.watch()
+
+    def restart_otherwise(self, now: int) -> None:
+        """An operator changes what is kept apart; whoever holds something goes on holding it."""
+        kinds = list(SerializeBy)
+        other = kinds[(kinds.index(self.core.options.serialize_by) + 1) % len(kinds)]
+        self.core.options = msgspec.structs.replace(self.core.options, serialize_by=other)
+        self.model.settings.serialize_by = other
+        self.restart(now)
 
     def snapshot(self, now: int) -> None:
         self.core.through_snapshot()

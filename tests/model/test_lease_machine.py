@@ -41,7 +41,9 @@ picks = st.integers(0, 11)
 """Which token: the lower half names one that is held now, the upper half any that ever was."""
 delays = st.sampled_from([None, None, 0, 70])
 endings = st.sampled_from(["keep", "keep", "complete", "fail", "bury", "release", "beat"])
-upsets = st.sampled_from(["restart", "snapshot", "fold_again", "follow", "look"])
+upsets = st.sampled_from(
+    ["restart", "snapshot", "fold_again", "follow", "look", "restart_otherwise"]
+)
 orders = st.builds(
     commands.Enqueue,
     payload=st.builds(
@@ -79,8 +81,14 @@ class LeaseMachine(RuleBasedStateMachine):
         self.tokens: list[tuple[Token, str]] = []
         self.pairs: dict[str, Pair] = {}
 
-    @initialize(serialize_by=st.sampled_from(SerializeBy), is_tight=st.booleans())
-    def open(self, serialize_by: SerializeBy, is_tight: bool) -> None:
+    @initialize(
+        serialize_by=st.sampled_from(SerializeBy),
+        is_tight=st.booleans(),
+        first=st.lists(orders, min_size=4, max_size=8),
+    )
+    def open(
+        self, serialize_by: SerializeBy, is_tight: bool, first: list[commands.Enqueue]
+    ) -> None:
         options = QueueOptions(
             serialize_by=serialize_by,
             capacity=4 if is_tight else 100,
@@ -96,10 +104,12 @@ class LeaseMachine(RuleBasedStateMachine):
             finished_entries=2,
         )
         self.pairs = {name: Pair(name, options, LeaseMachine.outcomes) for name in "AB"}
+        for order in first:
+            self.pairs["A"].enqueue(order, self.now)
 
     # -- work ---------------------------------------------------------------------------------
 
-    @rule(name=queues, drawn=st.lists(orders, min_size=1, max_size=3))
+    @rule(name=queues, drawn=st.lists(orders, min_size=1, max_size=4))
     def enqueue(self, name: str, drawn: list[commands.Enqueue]) -> None:
         for order in drawn:
             self.pairs[name].enqueue(order, self.now)
@@ -167,10 +177,12 @@ class LeaseMachine(RuleBasedStateMachine):
 
     # -- what operators do --------------------------------------------------------------------
 
+    # Only where there is plenty, or else nothing would be left to work on.
+    @precondition(lambda self: any(len(p.model.arrivals) > 2 for p in self.pairs.values()))
     @rule(
         target=files,
         name=queues,
-        most=st.integers(1, 4),
+        most=st.integers(1, 3),
         active=st.sampled_from([False, False, True]),
         dead=st.booleans(),
     )

@@ -1,11 +1,17 @@
 """The line of waiting items: higher priority first, first come first served inside, by type."""
 
+from unittest.mock import patch
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omnirelay.lease import commands, lanes
 from omnirelay.lease.lanes import Lane, Lanes
+from omnirelay.lease.options import QueueOptions, SerializeBy
 from omnirelay.lease.records import Item
 from omnirelay.model.items import Payload
+from omnirelay.testing.folded import FoldedQueue, numbered_lease_id
 
 kinds = st.sampled_from("abc")
 pushes = st.tuples(st.just("push"), kinds, st.integers(-1, 1), st.booleans())
@@ -42,11 +48,17 @@ class Line:
         return next(fitting, None)
 
 
-@given(st.lists(pushes | takes, max_size=60))
+@pytest.mark.parametrize("stale_most", [64, 1])
+@given(steps=st.lists(pushes | takes, max_size=60))
 def test_the_first_is_the_most_urgent_and_then_the_oldest(
-    steps: list[tuple[str, str | None, int, bool]],
+    stale_most: int, steps: list[tuple[str, str | None, int, bool]]
 ) -> None:
-    line = Line()
+    """However seldom, or often, what is left behind is swept out."""
+    with patch.object(lanes, "_STALE_MOST", stale_most):
+        play(Line(), steps)
+
+
+def play(line: Line, steps: list[tuple[str, str | None, int, bool]]) -> None:
     for number, (verb, kind, priority, flag) in enumerate(steps):
         if verb == "push":
             line.push(item(number, kind or "a", priority), front=flag)
@@ -97,12 +109,12 @@ def item_of(line: Line, kind: str) -> Item:
 def test_an_item_that_is_pending_but_may_not_go_is_passed_over() -> None:
     waiting = {number: item(number) for number in range(3)}
     barred = {1}
-    lanes = Lanes(waiting, lambda one: one.sequence_id not in barred)
+    line = Lanes(waiting, lambda one: one.sequence_id not in barred)
     for one in waiting.values():
-        lanes.push(one)
-    assert [one.sequence_id for one in lanes] == [0, 2]
-    lanes.remove(waiting.pop(0))
-    assert lanes.first(None) is waiting[2]
+        line.push(one)
+    assert [one.sequence_id for one in line] == [0, 2]
+    line.remove(waiting.pop(0))
+    assert line.first(None) is waiting[2]
 
 
 def test_a_lane_whose_last_entry_leaves_is_empty() -> None:
@@ -116,3 +128,17 @@ def test_a_lane_whose_last_entry_leaves_is_empty() -> None:
     assert lane.pop() == (1, item(1, priority=3))
     assert lane.pop() is None
     assert lane.front() is None
+
+
+def test_urgent_items_of_a_resource_leave_nothing_behind_of_the_ones_they_pass() -> None:
+    queue = FoldedQueue("A", QueueOptions(serialize_by=SerializeBy.RESOURCE))
+    for name in ("first", "hot"):
+        queue.submit(commands.Enqueue(payload=Payload("table", name)), 0)
+    urgent = commands.Enqueue(payload=Payload("table", "hot"), priority=5)
+    for number in range(500):
+        queue.submit(urgent, 0)
+        reply = queue.submit(commands.Grant(lease_id=numbered_lease_id(number)), 0)[1]
+        assert isinstance(reply, tuple)
+        queue.submit(commands.Complete(token=reply[0].token), 0)
+    entries = [e for lane in queue.state.lanes._lanes.values() for e in lane]
+    assert len(entries) < 100

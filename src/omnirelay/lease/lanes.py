@@ -22,7 +22,7 @@ Front = tuple[int, int, str, Item]
 compared."""
 _Step = tuple[int, int, int, int, Item | None, Iterator[Entry] | None]
 """A place in the heap of fronts, or an item and the rest of its lane, in the order of granting."""
-_STALE_FRONTS = 64
+_STALE_MOST = 64
 
 
 class Lane:
@@ -72,7 +72,7 @@ class Lane:
 class Lanes:
     """One lane a resource type, and a heap over their fronts."""
 
-    __slots__ = ("_alive", "_fronts", "_lanes", "_pending", "_ticket")
+    __slots__ = ("_alive", "_fronts", "_lanes", "_pending", "_stale", "_ticket")
 
     def __init__(
         self, pending: dict[int, Item], alive: Callable[[Item], bool] | None = None
@@ -84,6 +84,8 @@ class Lanes:
         self._fronts: list[Front] = []
         """Every lane's present front is in here; the rest is stale and
         is dropped by `_settle` after each change, so the first one always stands."""
+        self._stale = 0
+        """Entries left behind in the lanes, at most."""
         self._ticket = 0
 
     def push(self, item: Item, *, front: bool = False) -> None:
@@ -110,6 +112,9 @@ class Lanes:
             return
         line = lane.buckets[lane.priorities[0]]
         if line[0][1] is not item:
+            self._stale += 1
+            if self._stale > len(self._pending) + _STALE_MOST:
+                self._sweep()
             return
         pending, alive = self._pending, self._alive
         entry = lane.pop()
@@ -117,6 +122,7 @@ class Lanes:
             pending.get(entry[1].sequence_id) is not entry[1]
             or (alive is not None and not alive(entry[1]))
         ):  # `_stands`, spelled out: this is the path of every grant
+            self._stale -= 1
             entry = lane.pop()
         if entry is None:
             del self._lanes[kind]
@@ -195,10 +201,28 @@ class Lanes:
         they outnumber the lanes: else it would grow with every grant by type."""
         fronts = self._fronts
         heappush(fronts, front)
-        if len(fronts) > 2 * len(self._lanes) + _STALE_FRONTS:
-            present = ((kind, lane.front()) for kind, lane in self._lanes.items())
-            fronts[:] = [(-e[1].priority, e[0], kind, e[1]) for kind, e in present if e is not None]
-            heapify(fronts)
+        if len(fronts) > 2 * len(self._lanes) + _STALE_MOST:
+            self._renew_fronts()
+
+    def _renew_fronts(self) -> None:
+        present = ((kind, lane.front()) for kind, lane in self._lanes.items())
+        self._fronts[:] = [
+            (-e[1].priority, e[0], kind, e[1]) for kind, e in present if e is not None
+        ]
+        heapify(self._fronts)
+
+    def _sweep(self) -> None:
+        """Drop every stale entry, before they outnumber the items: one that urgent items of its
+        key pass again and again leaves an entry behind each time."""
+        kept = [
+            (kind, [e for e in lane if self._stands(e[1])]) for kind, lane in self._lanes.items()
+        ]
+        self._lanes = {kind: Lane(kind) for kind, entries in kept if entries}
+        for kind, entries in kept:
+            for entry in entries:
+                self._lanes[kind].push(entry)
+        self._stale = 0
+        self._renew_fronts()
 
     def _settle(self) -> None:
         fronts = self._fronts
