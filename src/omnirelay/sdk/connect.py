@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Generator
 from typing import Any
 
 from omnirelay.lease.options import QueueOptions
@@ -33,7 +34,7 @@ class Connecting:
             raise
         return Relay(EmbeddedLink(engine), peer_id=self._peer_id)
 
-    def __await__(self):  # type: ignore[no-untyped-def]
+    def __await__(self) -> Generator[Any, None, Relay]:
         return self.open().__await__()
 
     async def __aenter__(self) -> Relay:

@@ -1,6 +1,6 @@
 """One lease in a worker's hands."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from omnirelay.lease.answers import Answer, Leased, Returned
 from omnirelay.lease.commands import Complete, Fail, Release
@@ -9,6 +9,7 @@ from omnirelay.sdk.arguments import optional_milliseconds, proved, storable
 from omnirelay.sdk.lost import Lost
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from types import TracebackType
 
     from omnirelay.model.items import ErrorInfo, Payload, Token
@@ -153,7 +154,7 @@ class Leasing:
             raise NothingToLease
         return leases[0]
 
-    def __await__(self):  # type: ignore[no-untyped-def]
+    def __await__(self) -> "Generator[Any, None, Lease]":
         return self.take().__await__()
 
     async def __aenter__(self) -> Lease:

@@ -36,16 +36,7 @@ class HighWater:
                 self._map = _mapped(fd)
             finally:
                 os.close(fd)
-        found = [mark for slot in (0, 1) if (mark := self._read(slot)) is not None]
-        return max(found, key=lambda mark: (mark.last, mark.epoch), default=None)
-
-    def _read(self, slot: int) -> Mark | None:
-        assert self._map is not None
-        line = self._map[slot * _LINE : (slot + 1) * _LINE].decode("ascii", "replace")
-        fields = line.split()
-        if len(fields) != 4 or _crc(fields[:3]) != fields[3]:
-            return None
-        return Mark(int(fields[0]), int(fields[1]), fields[2])
+        return _highest(self._map[:])
 
     def write(self, mark: Mark) -> None:
         assert self._map is not None
@@ -58,6 +49,28 @@ class HighWater:
         if self._map is not None:
             self._map.close()
             self._map = None
+
+
+def peek(path: str) -> Mark | None:
+    """What `HighWater.open` finds, for a reader: nothing is created or mapped."""
+    try:
+        with open(path, "rb") as file:
+            return _highest(file.read(2 * _LINE))
+    except FileNotFoundError:
+        return None
+
+
+def _highest(data: bytes) -> Mark | None:
+    found = [mark for slot in (0, 1) if (mark := _parsed(data, slot)) is not None]
+    return max(found, key=lambda mark: (mark.last, mark.epoch), default=None)
+
+
+def _parsed(data: bytes, slot: int) -> Mark | None:
+    line = data[slot * _LINE : (slot + 1) * _LINE].decode("ascii", "replace")
+    fields = line.split()
+    if len(fields) != 4 or _crc(fields[:3]) != fields[3]:
+        return None
+    return Mark(int(fields[0]), int(fields[1]), fields[2])
 
 
 def _mapped(fd: int) -> mmap.mmap:

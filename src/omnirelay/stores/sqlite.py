@@ -116,7 +116,7 @@ class SqliteJournal(SqliteReader):
     ) -> None:
         super().__init__(path, shard, vfs=vfs)
         self._lock = OwnerLock(f"{path}-owner") if owner else None
-        self._high_water = HighWater(f"{path}-{_file_word(shard)}.mark")
+        self._high_water = HighWater(mark_path(path, shard))
 
     @property
     def _db(self) -> WalConnection:
@@ -271,6 +271,11 @@ def _roll_back(db: apsw.Connection) -> None:
         db.execute("ROLLBACK")
     except apsw.Error:
         return  # the connection is closed and reopened after any failure, which rolls back too
+
+
+def mark_path(path: str, shard: str) -> str:
+    """Where the high-water mark of one shard of this file is kept."""
+    return f"{path}-{_file_word(shard)}.mark"
 
 
 def _file_word(shard: str) -> str:

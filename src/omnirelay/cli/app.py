@@ -1,0 +1,35 @@
+"""The command line as a whole: its groups of verbs, and how it ends."""
+
+import sys
+
+import typer
+
+from omnirelay.cli import about, demo, journal
+from omnirelay.cli.ending import EXIT_FAILED, complain, exit_code
+from omnirelay.model.errors import OmniRelayError
+
+app = typer.Typer(
+    help="Fenced, ordered, replayable leases. Exit codes: 0 ok, 1 refused or failed, 2 wrong "
+    "usage, 3 unreachable.",
+    no_args_is_help=True,
+    add_completion=False,
+    # Boxes are for terminals, and a traceback is for nobody.
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"auto_envvar_prefix": "OMNIRELAY", "help_option_names": ["-h", "--help"]},
+)
+app.command("version")(about.version)
+app.command("demo")(demo.demo)
+app.command("demo-first-stage", hidden=True)(demo.first_stage)
+app.add_typer(journal.app, name="journal")
+
+
+def main() -> None:
+    try:
+        app(prog_name="omnirelay")
+    except OmniRelayError as error:
+        complain(error)
+        sys.exit(exit_code(error))
+    except OSError as error:
+        complain(OmniRelayError(f"{error.strerror or error}: {error.filename or ''}".rstrip(": ")))
+        sys.exit(EXIT_FAILED)

@@ -1,0 +1,161 @@
+"""What the demo's journal proves, from its events alone and what the workers were told."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import msgspec
+
+from omnirelay.journal.events import Event
+
+_ENDS = ("Completed", "DrainSnapshot", "Purged")
+
+
+class Grant(msgspec.Struct, frozen=True):
+    item: int
+    fence: int
+
+
+class Acknowledged(msgspec.Struct):
+    """What the queue had said yes to when its process was killed."""
+
+    pid: int
+    exit_code: int = 0
+    enqueued: set[int] = msgspec.field(default_factory=set)
+    completed: dict[int, int] = msgspec.field(default_factory=dict)
+    """Item to fence."""
+    holding: dict[int, int] = msgspec.field(default_factory=dict)
+
+
+class Fates(msgspec.Struct, frozen=True):
+    dead: Grant
+    stalled: Grant
+    refused_with: int | None
+    """The current fence that the stalled worker's refusal named; None if it was not refused."""
+
+
+class Witnessed(msgspec.Struct, frozen=True):
+    items: int
+    killed: Acknowledged
+    fates: Fates
+
+
+class Proof(msgspec.Struct, frozen=True):
+    claim: str
+    holds: bool
+    detail: str
+
+
+def prove(events: Sequence[Event], seen: Witnessed) -> list[Proof]:
+    story = _Story(events)
+    return [
+        _is_whole(events),
+        _each_ended_once(story, seen.items),
+        _newest_fence_completed(story),
+        _survived_the_kill(events, seen.killed),
+        _was_replaced(story, "the worker that died mid-lease was replaced", seen.fates.dead),
+        _was_replaced(story, "the worker that stalled was replaced", seen.fates.stalled),
+        _was_fenced_out(story, seen.fates),
+    ]
+
+
+class _Story:
+    """Events by item."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.items: dict[int, list[Event]] = defaultdict(list)
+        for event in events:
+            for item in _items_of(event):
+                self.items[item].append(event)
+
+    def fences(self, item: int, kind: str) -> list[int]:
+        return [e.fence or 0 for e in self.items[item] if e.event_type == kind]
+
+
+def _items_of(event: Event) -> Iterator[int]:
+    if event.sequence_id is not None:
+        yield event.sequence_id
+    elif event.items is not None and event.event_type != "Heartbeat":
+        yield from (item.sequence_id for item in event.items)
+
+
+def _is_whole(events: Sequence[Event]) -> Proof:
+    numbers = [event.sequence_number for event in events]
+    holds = numbers == list(range(1, len(events) + 1))
+    detail = f"{len(events)} events from 1 on without a gap, every checksum follows the one before"
+    return Proof("the journal is whole", holds, detail)
+
+
+def _each_ended_once(story: _Story, items: int) -> Proof:
+    wrong = [
+        item
+        for item, events in story.items.items()
+        if [e.event_type for e in events].count("Enqueue") != 1
+        or [e.event_type for e in events if e.event_type in _ENDS] != ["Completed"]
+        or events[-1].event_type != "Completed"
+    ]
+    holds = not wrong and len(story.items) == items
+    detail = f"{len(story.items)} items, each enqueued once, completed once, untouched afterwards"
+    return Proof("every item ended exactly once", holds, _or_named(detail, wrong))
+
+
+def _newest_fence_completed(story: _Story) -> Proof:
+    wrong = [
+        item
+        for item in story.items
+        if story.fences(item, "Completed") != story.fences(item, "LeaseGranted")[-1:]
+        or not _grows(story.fences(item, "LeaseGranted"))
+    ]
+    again = sum(len(story.fences(item, "LeaseGranted")) > 1 for item in story.items)
+    detail = f"also the {again} items that were granted more than once"
+    claim = "every completion carries the newest fence of its item"
+    return Proof(claim, not wrong, _or_named(detail, wrong))
+
+
+def _survived_the_kill(events: Sequence[Event], killed: Acknowledged) -> Proof:
+    """Epoch 1 is the killed process's own, so what stands there was written before its death."""
+    before = [event for event in events if event.epoch == 1]
+    enqueued = {e.sequence_id for e in before if e.event_type == "Enqueue"}
+    completed = {e.sequence_id: e.fence for e in before if e.event_type == "Completed"}
+    lost = [item for item in killed.enqueued if item not in enqueued]
+    lost += [item for item, fence in killed.completed.items() if completed.get(item) != fence]
+    holds = not lost and killed.exit_code == -9 and len(killed.holding) > 0
+    detail = (
+        f"{len(killed.enqueued)} enqueues and {len(killed.completed)} completions were "
+        f"acknowledged before SIGKILL, with {len(killed.holding)} leases in hand"
+    )
+    claim = "what was acknowledged before the kill is all there"
+    return Proof(claim, holds, _or_named(detail, lost))
+
+
+def _was_replaced(story: _Story, claim: str, grant: Grant) -> Proof:
+    expired = story.fences(grant.item, "Expired")
+    completed = story.fences(grant.item, "Completed")
+    holds = grant.fence in expired and len(completed) == 1 and completed[0] > grant.fence
+    detail = f"item {grant.item}: fence {grant.fence} expired, fence {_text(completed)} completed"
+    return Proof(claim, holds, detail)
+
+
+def _was_fenced_out(story: _Story, fates: Fates) -> Proof:
+    late, named = fates.stalled, fates.refused_with
+    granted = story.fences(late.item, "LeaseGranted")
+    holds = (
+        named is not None
+        and named > late.fence
+        and named in granted
+        and late.fence not in story.fences(late.item, "Completed")
+    )
+    detail = f"StaleToken for fence {late.fence}, which named {named} as the current one"
+    return Proof("the stalled worker's completion was refused", holds, detail)
+
+
+def _grows(fences: Sequence[int]) -> bool:
+    return all(former < later for former, later in pairwise(fences))
+
+
+def _text(fences: Sequence[int]) -> str:
+    return ", ".join(map(str, fences)) or "none"
+
+
+def _or_named(detail: str, wrong: Sequence[int]) -> str:
+    return f"not true of items {_text(sorted(wrong)[:10])}" if wrong else detail

@@ -1,0 +1,132 @@
+"""What the demo shows: a live table on a terminal, plain lines elsewhere, nothing beside JSON."""
+
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from omnirelay.cli.demo_board import Board
+from omnirelay.cli.demo_proof import Proof
+
+
+class Screen(Protocol):
+    def stage(self, title: str, board: Board) -> None: ...
+
+    def note(self, text: str) -> None:
+        """Something that happened and is worth a line."""
+
+    def moved(self) -> None:
+        """The board has changed."""
+
+    def verdict(self, proofs: Sequence[Proof], seconds: float) -> None: ...
+
+
+@contextmanager
+def open_screen(*, json: bool) -> Iterator[Screen]:
+    if json:
+        yield SilentScreen()
+    elif sys.stdout.isatty():
+        with LiveScreen() as screen:
+            yield screen
+    else:
+        yield PlainScreen()
+
+
+class SilentScreen:
+    def stage(self, title: str, board: Board) -> None:
+        return None
+
+    def note(self, text: str) -> None:
+        return None
+
+    def moved(self) -> None:
+        return None
+
+    def verdict(self, proofs: Sequence[Proof], seconds: float) -> None:
+        return None
+
+
+class PlainScreen(SilentScreen):
+    """A line a note, and the board whenever ten more items are done."""
+
+    def __init__(self) -> None:
+        self._board = Board()
+        self._shown = 0
+
+    def stage(self, title: str, board: Board) -> None:
+        self._board = board
+        print(f"== stage {title}", flush=True)
+
+    def note(self, text: str) -> None:
+        print(f"   {text}", flush=True)
+
+    def moved(self) -> None:
+        if self._board.completed >= self._shown + 10:
+            self._shown = self._board.completed
+            self.note(self._board.in_words())
+
+    def verdict(self, proofs: Sequence[Proof], seconds: float) -> None:
+        for proof in proofs:
+            print(f"   {'holds ' if proof.holds else 'BROKEN'}  {proof.claim}: {proof.detail}")
+        print(_summary(proofs, seconds))
+
+
+class LiveScreen:
+    def __init__(self) -> None:
+        self._console = Console()
+        self._title = ""
+        self._board = Board()
+        self._notes: deque[str] = deque(maxlen=8)
+        self._live = Live(console=self._console, get_renderable=self._render, refresh_per_second=10)
+
+    def __enter__(self) -> "LiveScreen":
+        self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._live.stop()
+
+    def stage(self, title: str, board: Board) -> None:
+        self._title, self._board = title, board
+
+    def note(self, text: str) -> None:
+        self._notes.append(text)
+
+    def moved(self) -> None:
+        return None  # the table is drawn ten times a second anyway
+
+    def _render(self) -> RenderableType:
+        board = self._board
+        counts = Table.grid(padding=(0, 3))
+        counts.add_row(
+            f"pending {board.pending}",
+            f"active {board.active}",
+            f"[green]completed {board.completed}[/]",
+            f"expired {board.counts['Expired']}",
+            f"epoch {board.epoch}",
+            f"sequence {board.sequence}",
+        )
+        holders = Table("holder", "item", "attempt", "fence", expand=False)
+        for held in sorted(board.holdings.values(), key=lambda held: held.peer):
+            holders.add_row(held.peer, str(held.item), str(held.attempt), str(held.fence))
+        notes = [Text(f"  {note}", style="dim") for note in self._notes]
+        return Group(Text(f"stage {self._title}", style="bold"), counts, holders, *notes)
+
+    def verdict(self, proofs: Sequence[Proof], seconds: float) -> None:
+        table = Table("", "proved from the journal", "how")
+        for proof in proofs:
+            sign = "[green]holds[/]" if proof.holds else "[red]BROKEN[/]"
+            table.add_row(sign, proof.claim, proof.detail)
+        self._console.print(table)
+        self._console.print(_summary(proofs, seconds))
+
+
+def _summary(proofs: Sequence[Proof], seconds: float) -> str:
+    kept = sum(proof.holds for proof in proofs)
+    return f"{kept} of {len(proofs)} proofs hold, {seconds:g} seconds"
