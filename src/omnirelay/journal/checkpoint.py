@@ -79,6 +79,12 @@ class CheckpointingSink:
     def position(self) -> int:
         return self.checkpoint.position
 
+    async def hold(self) -> None:
+        """Store the position as it is: pruning waits for this reader from now on, though it has
+        applied nothing yet."""
+        self.checkpoint = self.checkpoint.advanced((), self._clock.wall_ms())
+        await self._store.write(self.checkpoint)
+
     async def deliver(self, events: Sequence[Event]) -> int:
         """Returns how many were applied. Raises what `apply` raises; then nothing has moved."""
         position = self.position

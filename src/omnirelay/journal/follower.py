@@ -93,6 +93,10 @@ class Follower:
 
     async def _feed(self) -> None:
         checkpoint = self._sink.checkpoint
+        if not checkpoint.updated_at and await self._reader.first() == 1:
+            # A newcomer that can still read everything must be able to tomorrow. One that came
+            # too late for that holds nothing back: it fails, and says what is gone.
+            await self._sink.hold()
         async for events in tail(
             self._reader, checkpoint.shard, self._sink.position, bell=self._bell
         ):

@@ -131,6 +131,7 @@ class Turn:
         try:
             _check(call)
             for index in range(call.max_items):
+                recorded = len(self.records)
                 granted = self.apply(
                     Grant(
                         principal=call.principal,
@@ -146,8 +147,8 @@ class Turn:
                     break
                 assert isinstance(granted, tuple)
                 leases.extend(granted)
-                if len(leases) >= call.max_items:
-                    break
+                if len(leases) >= call.max_items or len(self.records) == recorded:
+                    break  # no record: a repeat, which gets what is left of its leases, not more
         except OmniRelayError as refused:
             self.replies.append((call, (refused,)))
             return True

@@ -1,0 +1,141 @@
+"""What must hold when a simulated world has come to rest. Says each breach in one line."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from omnirelay.journal.events import Event, events_of
+from omnirelay.journal.format import unseal
+from omnirelay.lease.answers import Stats
+from omnirelay.lease.options import SerializeBy
+from omnirelay.lease.state import QueueState
+from omnirelay.testing import checker
+from omnirelay.testing.checker import Op, Violation
+
+Json = Mapping[str, Any]  # Any: an event as JSON, whose shape the checker reads field by field
+_TICK_S = 0.001
+"""A shard counts whole milliseconds, so a lease may end up to one before its time."""
+_ENDS = ("Completed", "Failed", "Expired", "Released")
+
+
+def read_archive(archive: Sequence[bytes], shard: str) -> list[Event]:
+    events: list[Event] = []
+    for body in archive:
+        at = events[-1].sequence_number + 1 if events else 1
+        events.extend(events_of(unseal(body, shard=shard, at=at)))
+    return events
+
+
+def judge_history(history: Sequence[Op], events: Sequence[Event]) -> Iterator[str]:
+    """The rules of the history checker, and that a refusal kept its word."""
+    journal: list[Json] = [msgspec.to_builtins(event) for event in events]
+    found = checker.check(history, journal, skew_s=_TICK_S) + checker.check_conservation(journal)
+    for violation in found:
+        if not _is_rewound(violation, journal):
+            yield f"{violation.rule}: {violation.message} {list(violation.ops)}"
+    yield from _kept_refusals(history, journal)
+
+
+def _is_rewound(violation: Violation, journal: Sequence[Json]) -> bool:
+    """An operator who restores an older file of an item sets its attempts back to that file's.
+    Fences go on growing, so no old holder gains by it."""
+    if violation.rule not in ("R1", "R2") or len(violation.ops) != 2:
+        return False
+    first, second = sorted(violation.ops, key=lambda op: op.fence or 0)
+    if first.fence == second.fence or first.called > second.called:
+        return False
+    numbers = {
+        event["fence"]: event["sequenceNumber"]
+        for event in journal
+        if event["eventType"] == "LeaseGranted"
+    }
+    return any(
+        numbers[first.fence] < event["sequenceNumber"] < numbers[second.fence]
+        and any(item["sequenceId"] == first.sequence_id for item in event["items"])
+        for event in journal
+        if event["eventType"] == "RestoreSnapshot"
+    )
+
+
+def _kept_refusals(history: Sequence[Op], journal: Sequence[Json]) -> Iterator[str]:
+    """N1: an enqueue that was refused whenever it was asked is not in the journal."""
+    hopeful: dict[str, bool] = {}
+    for op in history:
+        if op.kind == "enqueue" and op.request_id is not None:
+            hopeful[op.request_id] = hopeful.get(op.request_id, False) or op.ok is not False
+    for event in journal:
+        if event["eventType"] == "Enqueue":
+            request_id = event["payload"].get("requestId")
+            if request_id is not None and not hopeful.get(request_id, False):
+                yield f"N1: enqueue {request_id} was refused and yet is journaled"
+
+
+def judge_followers(seen: Sequence[Event], events: Sequence[Event]) -> Iterator[str]:
+    """J1: a follower that came to the end has seen the journal, event for event."""
+    for mine, theirs in zip(seen, events, strict=False):
+        if mine != theirs:
+            yield f"J1: the follower has another event {theirs.sequence_number}"
+            return
+    if len(seen) != len(events):
+        yield f"J1: the follower has {len(seen)} of {len(events)} events"
+
+
+def judge_ends(events: Sequence[Event], state: QueueState) -> Iterator[str]:
+    """L1: every item that came in is finished, dead, drained or purged."""
+    open_: dict[int, str] = {}
+    for event in events:
+        kind = event.event_type
+        for sequence_id in _ids(event):
+            if kind in ("Enqueue", "RestoreSnapshot", "Redriven"):
+                open_[sequence_id] = kind
+            elif kind in ("Completed", "DrainSnapshot", "Purged"):
+                open_.pop(sequence_id, None)
+    for sequence_id in open_:
+        if sequence_id in state.dead:
+            continue
+        where = "pending" if sequence_id in state.pending else "nowhere"
+        where = "leased" if sequence_id in state.active else where
+        yield f"L1: item {sequence_id} never ended; it is {where}"
+
+
+def _ids(event: Event) -> Iterator[int]:
+    if event.items is not None:
+        yield from (item.sequence_id for item in event.items)
+    elif event.sequence_id is not None:
+        yield event.sequence_id
+
+
+def judge_keys(events: Sequence[Event], serialize_by: SerializeBy) -> Iterator[str]:
+    """S1: two items of one key are never held at once."""
+    if serialize_by == SerializeBy.NONE:
+        return
+    key_of: dict[int, tuple[str, str]] = {}
+    holder: dict[tuple[str, str], int] = {}
+    for event in events:
+        if event.event_type in ("Enqueue", "RestoreSnapshot"):
+            for entry in event.items or (event,):
+                assert entry.payload is not None
+                assert entry.sequence_id is not None
+                payload, key = entry.payload, entry.payload.partition_key
+                is_keyed = serialize_by == SerializeBy.PARTITION_KEY and key is not None
+                own = ("", key or "") if is_keyed else (payload.resource_type, payload.resource_id)
+                key_of[entry.sequence_id] = own
+        elif event.event_type == "LeaseGranted":
+            (item,) = _ids(event)
+            rival = holder.setdefault(key_of[item], item)
+            if rival != item:
+                yield f"S1: {event.sequence_number}: {item} granted while {rival} holds its key"
+        elif event.event_type in _ENDS or event.event_type == "DrainSnapshot":
+            for item in _ids(event):
+                if holder.get(key_of[item]) == item:
+                    del holder[key_of[item]]
+
+
+def judge_reads(read: Sequence[Stats], depths: Mapping[int, tuple[int, int]]) -> Iterator[str]:
+    """D1: what a reader was told was the state after some committed record."""
+    for stats in read:
+        told = (stats.pending_count, stats.active_lease_count)
+        known = depths.get(stats.last_sequence)
+        if known != told:
+            yield f"D1: read {told} at {stats.last_sequence}, the journal has {known}"
