@@ -128,7 +128,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self._has_ranks = self._random.random() < 0.3
         self._ranks: dict[str, float] = {}
         self._trace = hashlib.blake2b(digest_size=16)
-        self._ordinals = weakref.WeakKeyDictionary[asyncio.Task[Any], int]()
+        # Name and ordinal, in order of creation.
+        self._labels = weakref.WeakKeyDictionary[asyncio.Task[Any], str]()
         self._tasks_made = 0
         self.set_debug(False)
         self.set_exception_handler(_note_error)
@@ -147,7 +148,8 @@ class SimLoop(asyncio.BaseEventLoop):
         task: asyncio.Task[T] = super().create_task(coro, **options)
         # asyncio numbers tasks per process, which would differ between two runs of one seed.
         self._tasks_made += 1
-        self._ordinals[task] = self._tasks_made
+        name = getattr(coro, "__qualname__", type(coro).__qualname__)
+        self._labels[task] = f"{name}#{self._tasks_made}"
         return task
 
     def call_soon_threadsafe(  # type: ignore[override]  # typeshed's is generic over arguments
@@ -205,6 +207,11 @@ class SimLoop(asyncio.BaseEventLoop):
         return handle
 
     def _permute(self) -> None:
+        if len(self._ready) == 1 and not self._ready[0].cancelled():
+            # Most turns have one callback, and most of a run is its turns.
+            self.callbacks += 1
+            self._trace.update(f"{self._now!r}\n{self._label(self._ready[0])}\n".encode())
+            return
         turn = [(self._label(handle), handle) for handle in self._ready if not handle.cancelled()]
         if len(turn) > 1:
             turn.sort(key=itemgetter(0))
@@ -231,20 +238,17 @@ class SimLoop(asyncio.BaseEventLoop):
             callback = callback.func
         owner = getattr(callback, "__self__", None)
         if isinstance(owner, asyncio.Task):
-            return self._task_label(owner)
+            return self._labels.get(owner, "#0")
         return str(getattr(callback, "__qualname__", type(callback).__qualname__))
-
-    def _task_label(self, task: asyncio.Task[Any]) -> str:
-        coro = task.get_coro()
-        name = getattr(coro, "__qualname__", type(coro).__qualname__)
-        return f"{name}#{self._ordinals.get(task, 0)}"
 
     def unfinished(self) -> list[asyncio.Task[Any]]:
         """Tasks that are not done, in order of creation."""
-        return sorted(asyncio.all_tasks(self), key=lambda task: self._ordinals.get(task, 0))
+        tasks = asyncio.all_tasks(self)
+        return sorted(tasks, key=lambda task: int(self._labels.get(task, "#0").rpartition("#")[2]))
 
     def pending(self) -> tuple[str, ...]:
-        return tuple(f"{self._task_label(task)} {_waits_at(task)}" for task in self.unfinished())
+        tasks = self.unfinished()
+        return tuple(f"{self._labels.get(task, '#0')} {_waits_at(task)}" for task in tasks)
 
 
 def _note_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
