@@ -45,11 +45,14 @@ def _epoch_started(state: QueueState, record: EpochStarted) -> None:
     state.epoch = record.epoch
     state.node = record.node
     state.origin = state.origin or record.origin
+    regroup = record.rules.serialize_by != state.rules.serialize_by
     state.rules = record.rules
     # Nobody knows how long the shard stood still, so every holder gets its whole time again.
     for sequence_id, held in state.active.items():
         state.active[sequence_id] = _renew(held, state.at + held.lease_ms)
-    state.rebuild_indexes()
+    state.rebuild_deadlines()
+    if regroup:
+        state.rebuild_lines()
     state.watch_level()
 
 

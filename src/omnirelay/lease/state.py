@@ -277,14 +277,22 @@ class QueueState:
             self.parked.pop(key, None)
 
     def rebuild_indexes(self) -> None:
-        """Derive every index from the facts: after a snapshot, or when the rules have changed."""
+        """Derive every index from the facts, after a snapshot."""
+        self.rebuild_deadlines()
+        self.rebuild_lines()
+
+    def rebuild_deadlines(self) -> None:
+        self.deadlines = Deadlines()
+        for sequence_id, held in self.active.items():
+            self.deadlines.add(sequence_id, held.expires_at)
+
+    def rebuild_lines(self) -> None:
+        """Also when another rule of who excludes whom begins."""
         self.serialized = self.rules.serialize_by != SerializeBy.NONE
         self.lanes = Lanes(self.pending, self.is_ready if self.serialized else None)
         self.delayed, self._delays = {}, []
         self.busy, self.parked, self.crowded = {}, {}, {}
-        self.deadlines = Deadlines()
-        for sequence_id, held in self.active.items():
-            self.deadlines.add(sequence_id, held.expires_at)
+        for held in self.active.values():
             if self.serialized:
                 key = self.key(held.item)
                 if self.busy.setdefault(key, held.item) is not held.item:
