@@ -31,11 +31,13 @@ def test_the_run_that_is_disturbed_meets_every_kind_of_call() -> None:
     assert calls["sync"] >= 20, "too short to checkpoint or to take a snapshot"
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("share", range(_SHARES))
 def test_a_single_fault_at_any_call_loses_nothing_and_passes(share: int) -> None:
     survive(faults(share))
 
 
+@pytest.mark.timeout(60)
 def test_a_fault_that_stays_is_waited_out() -> None:
     lasting = [replace(fault, lasting=True) for fault in faults(0)]
     survive(lasting[:: 1 + len(lasting) // 30])

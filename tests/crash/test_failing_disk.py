@@ -164,9 +164,8 @@ async def test_a_log_of_several_megabytes_is_settled_on_a_real_disk(tmp_path: Pa
     journal = SqliteJournal(str(tmp_path / "leases.db"), "main")
     await journal.open()
     scribe = Scribe("main")
-    for _ in range(6):
-        sealed = scribe.seal(1, text="x" * 400_000)
-        await journal.append(sealed, expected=sealed.first - 1)
+    for last in range(6):
+        await journal.append(scribe.seal(1, text="x" * 400_000), expected=last)
     crashed = tmp_path / "crashed"
     crashed.mkdir()
     for suffix in ("", "-wal"):
@@ -175,7 +174,7 @@ async def test_a_log_of_several_megabytes_is_settled_on_a_real_disk(tmp_path: Pa
     assert (crashed / "leases.db-wal").stat().st_size > 2 << 20
     reopened = SqliteJournal(str(crashed / "leases.db"), "main")
     await reopened.open()
-    assert (await reopened.head()).last == sealed.last
+    assert (await reopened.head()).last == scribe.last
     await reopened.close()
 
 

@@ -7,10 +7,12 @@ from hashlib import blake2b
 
 from omnirelay.journal.events import encode_event, events_of
 from omnirelay.journal.format import Chain, Envelope
+from omnirelay.lease.deciding_moves import from_item
 from omnirelay.lease.image import facts
-from omnirelay.lease.records import Completed, EpochStarted, Granted, Purged, Record
+from omnirelay.lease.records import Completed, Drained, EpochStarted, Granted, Purged, Record
 from omnirelay.lease.state import QueueState
 from omnirelay.mesh.recovery import replay
+from omnirelay.model.items import PendingItem
 from omnirelay.testing.checker import Event, check_conservation
 from omnirelay.testing.claims import Claim, claims_of_record
 
@@ -33,6 +35,7 @@ class Archive:
         self._grants: dict[str, int] = {}
         self._doubled: list[str] = []
         self._ended: set[int] = set()
+        self._drained: dict[int, PendingItem] = {}
 
     @property
     def last(self) -> int:
@@ -56,6 +59,8 @@ class Archive:
         match record:
             case EpochStarted():
                 self.epochs += 1
+            case Drained():
+                self._drained.update((i.sequence_id, from_item(i)) for i in record.items)
             case Completed():
                 self._ended.add(record.sequence_id)
             case Purged():
@@ -83,6 +88,10 @@ class Archive:
         chain = Chain(self._chain.shard)
         envelopes = (chain.accept(body) for body in self.bodies.values())
         return [json.loads(encode_event(event)) for e in envelopes for event in events_of(e)]
+
+    def drained_items(self) -> list[PendingItem]:
+        """What left by drain and has not come back, as its drain handed it out."""
+        return [item for number, item in self._drained.items() if number in self.state.drained]
 
     def breaches(self) -> list[str]:
         """What no journal may show: an item lost, doubled or back from the dead, a request served

@@ -77,6 +77,11 @@ class Traffic:
         for _ in range(calls):
             await self.ask(self._next(chance))
 
+    async def repeat(self, called: Called) -> None:
+        """Ask what another process asked before it died, with the same request ids."""
+        self._number += 1
+        await self.ask(msgspec.structs.replace(called, number=self._number))
+
     async def finish(self) -> None:
         """Work off everything that is left, so that each item can be seen to end."""
         if self.drained:
@@ -84,7 +89,8 @@ class Traffic:
         while True:
             for token in self._take(len(self.held)):
                 await self.ask(self._called(Complete(token=token)))
-            await self.ask(self._lease(Random(0), 50))
+            # Long enough for every delay and every short lease of this traffic to pass.
+            await self.ask(self._lease(Random(0), 50, wait_ms=400))
             if not self.held:
                 return
 
@@ -125,11 +131,14 @@ class Traffic:
         delay_ms = chance.choice((0, 0, 0, 0, 30))
         return Enqueue(payload=payload, delay_ms=delay_ms, priority=chance.choice((0, 0, 0, 5)))
 
-    def _lease(self, chance: Random, most: int) -> Called:
+    def _lease(self, chance: Random, most: int, *, wait_ms: int = 0) -> Called:
         self._number += 1
         # Some leases are so short that they expire under way.
         duration = chance.choice((None, None, None, 150))
-        wish = Wish(max_items=most, lease_duration_ms=duration, request_id=self._request("l"))
+        request_id = self._request("l")
+        wish = Wish(
+            max_items=most, wait_ms=wait_ms, lease_duration_ms=duration, request_id=request_id
+        )
         return Called(self._number, wish=wish)
 
     def _request(self, kind: str) -> str:
