@@ -113,7 +113,7 @@ class CrashSite:
     def kill_at(self, point: str, hit: int, *, also: str = "") -> bool:
         """Arm one failpoint; False if the process ended before it came by so often."""
         rules = ",".join(filter(None, [f"{point}=kill@{hit}", also]))
-        died = not self.let_run(Plan(failpoints=rules, calls=60))
+        died = not self.let_run(Plan(failpoints=rules, calls=300))
         if died:
             self.figures.points_hit.add(point)
         return died
