@@ -241,30 +241,6 @@ async def test_a_cancelled_waiter_gets_no_lease(relay: Relay) -> None:
     assert (await next_item(relay)).attempt == 1
 
 
-async def test_a_lease_that_comes_too_late_for_its_waiter_is_handed_back(
-    relay: Relay, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The reply is there, the waiter is cancelled before it could take it."""
-    from omnirelay.sdk.link import _Postbox
-
-    waiting = asyncio.create_task(next_item(relay))
-    await relay.stats()
-    hand_out = _Postbox._hand_out
-
-    def hand_out_then_cancel(box: _Postbox) -> None:
-        hand_out(box)
-        waiting.cancel()
-
-    monkeypatch.setattr(_Postbox, "_hand_out", hand_out_then_cancel)
-    enqueued = asyncio.create_task(relay.enqueue("table", "orders"))
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    monkeypatch.undo()
-    await enqueued
-    await committed(relay, "Released")
-    assert (await next_item(relay)).attempt == 1
-
-
 async def test_a_lease_whose_waiter_has_gone_is_handed_back(relay: Relay) -> None:
     """The grant is on its way while the waiter is cancelled."""
     await relay.enqueue("table", "orders")

@@ -11,12 +11,11 @@ from omnirelay.journal.format import Sealed
 from omnirelay.lease.answers import Accepted, Stats
 from omnirelay.lease.commands import Enqueue, Inspect, ReadStats
 from omnirelay.mesh.calls import AnyCall, Call, Outcome
-from omnirelay.mesh.rest import ThreadRest
+from omnirelay.mesh.rest import ThreadRest, run_now
 from omnirelay.mesh.shard import Shard, ShardOptions
 from omnirelay.model.errors import Closed, OmniRelayError, OutcomeUnknown, Recovering
 from omnirelay.model.items import Payload
 from omnirelay.model.ports import RandomIds, SystemClock
-from omnirelay.mesh.rest import run_now
 from omnirelay.stores.memory import MemoryJournal
 
 WORK = Enqueue(payload=Payload("table", "orders"))

@@ -87,19 +87,21 @@ class CheckpointingSink:
 
     async def deliver(self, events: Sequence[Event]) -> int:
         """Returns how many were applied. Raises what `apply` raises; then nothing has moved."""
-        position = self.position
-        for event in events:
-            if event.sequence_number > position:
-                self._held[event.sequence_number] = event
-        if len(self._held) > limits.SINK_HELD_EVENTS_MAX:
+        position, held = self.position, self._held
+        fresh = [
+            e for e in events if e.sequence_number > position and e.sequence_number not in held
+        ]
+        held.update((event.sequence_number, event) for event in fresh)
+        ready: list[Event] = []
+        while position + len(ready) + 1 in held:
+            ready.append(held[position + len(ready) + 1])
+        if len(held) - len(ready) > limits.SINK_HELD_EVENTS_MAX:
+            self._let_go(fresh)
             raise Corrupt(
                 self.checkpoint.shard,
                 position + 1,
-                f"it never came; {len(self._held)} later events wait for it",
+                f"it never came; {len(held)} later events wait for it",
             )
-        ready: list[Event] = []
-        while position + len(ready) + 1 in self._held:
-            ready.append(self._held[position + len(ready) + 1])
         if not ready:
             return 0
         await self._apply(ready)
@@ -107,6 +109,9 @@ class CheckpointingSink:
         advanced = self.checkpoint.advanced(ready, self._clock.wall_ms())
         await self._store.write(advanced)
         self.checkpoint = advanced
-        for event in ready:
-            del self._held[event.sequence_number]
+        self._let_go(ready)
         return len(ready)
+
+    def _let_go(self, events: Sequence[Event]) -> None:
+        for event in events:
+            self._held.pop(event.sequence_number, None)

@@ -107,9 +107,9 @@ class Engine:
 
     def follow(self, name: str, apply: Apply) -> None:
         """Feed `apply` every event from the checkpoint of `name` on, on the followers' thread."""
+        thread = self._thread_of_followers()
         if name in self._followers:
             raise InvalidArgument(f"a follower named {name!r} runs already")
-        thread = self._thread_of_followers()
         follower = thread.call(self._follower(name, apply))
         self._followers[name] = (follower, thread.start(follower.run()))
 
