@@ -138,7 +138,7 @@ class NaiveQueue:
             self.paused = len(self.arrivals) >= mark
 
     def line_up_anew(self, now: int) -> None:
-        """After a restart nothing is left of the line but who arrived before whom."""
+        """A snapshot knows nothing of the line but who arrived before whom."""
         self.line, self.parked, self.delayed = [], [], []
         arrived, self.arrivals = self.arrivals, []
         for thing in arrived:

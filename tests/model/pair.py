@@ -11,7 +11,7 @@ from omnirelay.lease.invariants import violations
 from omnirelay.lease.options import QueueOptions, SerializeBy
 from omnirelay.model.errors import OmniRelayError, StaleToken
 from omnirelay.model.items import PendingItem, Token, to_ms
-from omnirelay.testing.folded import FoldedQueue
+from omnirelay.testing.folded import FoldedQueue, every_fact
 from tests.model.naive import Hold, NaiveQueue, Settings, Thing
 
 if TYPE_CHECKING:
@@ -187,22 +187,29 @@ class Pair:
     # -- crashes and onlookers ----------------------------------------------------------------
 
     def restart(self, now: int) -> None:
-        self.core.refold()
+        """From the journal alone, if that is all that has made the line, else from a snapshot."""
+        if self.is_pure_fold:
+            self.core.refold()
+        else:
+            self.snapshot(now)
         self.core.start_epoch(now)
         model = self.model
         model.at = now
+        model.ripen(now)
         for hold in model.held:
             hold.until = now + hold.lease_ms
-        model.line_up_anew(now)
         model.watch()
 
     def restart_otherwise(self, now: int) -> None:
-        """An operator changes what is kept apart; whoever holds something goes on holding it."""
+        """An operator changes what is kept apart: whoever holds something goes on holding it, and
+        everybody else lines up anew."""
         kinds = list(SerializeBy)
         other = kinds[(kinds.index(self.core.options.serialize_by) + 1) % len(kinds)]
         self.core.options = msgspec.structs.replace(self.core.options, serialize_by=other)
-        self.model.settings.serialize_by = other
         self.restart(now)
+        self.model.settings.serialize_by = other
+        self.model.line_up_anew(now)
+        self.is_pure_fold = True
 
     def snapshot(self, now: int) -> None:
         self.core.through_snapshot()
@@ -248,7 +255,7 @@ class Pair:
                 evolve(state, record, at)
                 assert violations(state) == []
             self.followers[place] = (state, len(journal))
-            assert image.facts(state) == image.facts(self.core.state)
+            assert every_fact(state) == every_fact(self.core.state)
 
 
 # -- the core's words in the model's ------------------------------------------------------------

@@ -13,7 +13,7 @@ from omnirelay.lease.records import Item
 from omnirelay.lease.state import Held
 from omnirelay.model.items import Payload, PendingItem
 from omnirelay.testing import strategies
-from omnirelay.testing.folded import FoldedQueue, numbered_lease_id
+from omnirelay.testing.folded import FoldedQueue, every_fact, numbered_lease_id
 
 files = st.lists(
     strategies.pending_items(sequence_ids=st.integers(1, 60), origins=st.just("elsewhere")),
@@ -58,13 +58,13 @@ def test_a_snapshot_gives_the_state_back(
 
 def test_a_snapshot_is_of_the_moment_its_first_part_was_taken() -> None:
     queue = full_queue([], QueueOptions())
-    before = image.facts(queue.state)
+    before = every_fact(queue.state)
     parts = image.freeze(queue.state, 2)
     first = next(parts)
     queue.submit(commands.Enqueue(payload=Payload("table", "late", request_id="late")), 9)
     queue.submit(commands.Grant(lease_id=numbered_lease_id(99)), 9)
     queue.submit(commands.Drain(max_items=100, include_active=True), 9)
-    assert image.facts(image.thaw([first, *parts])) == before
+    assert every_fact(image.thaw([first, *parts])) == before
 
 
 def test_no_part_holds_more_than_it_may() -> None:
