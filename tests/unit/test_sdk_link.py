@@ -1,7 +1,7 @@
 """The link between a caller and its queue: a lease that nobody takes goes back at once."""
 
 import asyncio
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -10,8 +10,10 @@ from omnirelay.lease.commands import Release
 from omnirelay.mesh.calls import AnyCall, Call, LeaseCall, LeaseReply
 from omnirelay.model.errors import Closed
 from omnirelay.model.items import Payload, Token
-from omnirelay.sdk.engine import Engine
 from omnirelay.sdk.link import EmbeddedLink, Wish
+
+if TYPE_CHECKING:
+    from omnirelay.sdk.engine import Engine
 
 TOKEN = Token(1, 1, "00000000-0000-0000-0000-000000000001", 2)
 REPLY = (LeaseReply((Leased(Payload("table", "a"), 1, 1, 0, TOKEN, 2, 0, 100, 33),)),)

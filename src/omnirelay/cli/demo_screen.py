@@ -124,7 +124,7 @@ class LiveScreen:
             sign = "[green]holds[/]" if proof.holds else "[red]BROKEN[/]"
             table.add_row(sign, proof.claim, proof.detail)
         self._console.print(table)
-        self._console.print(_summary(proofs, seconds))
+        self._console.print(_summary(proofs, seconds), highlight=False)
 
 
 def _summary(proofs: Sequence[Proof], seconds: float) -> str:
