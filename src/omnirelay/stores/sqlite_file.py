@@ -133,9 +133,15 @@ _WRITE_FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 
 def check_ours(connection: apsw.Connection, path: str) -> None:
     """Refuse a file that somebody else made, or a later version of us."""
-    owner = scalar(connection, "PRAGMA application_id")
-    version = scalar(connection, "PRAGMA user_version")
-    is_empty = not scalar(connection, "SELECT count(*) FROM sqlite_master")
+    # One transaction: between two looks another handle may turn an empty file into ours.
+    connection.execute("BEGIN")
+    try:
+        owner = scalar(connection, "PRAGMA application_id")
+        version = scalar(connection, "PRAGMA user_version")
+        is_empty = not scalar(connection, "SELECT count(*) FROM sqlite_master")
+    finally:
+        if not connection.get_autocommit():  # a failed read may have ended it already
+            connection.execute("ROLLBACK")
     if owner != APPLICATION_ID and not (owner == version == 0 and is_empty):
         raise InvalidOption(f"{path} is another program's SQLite file: choose another path")
     if version > SCHEMA_VERSION:
