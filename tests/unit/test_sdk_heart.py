@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import omnirelay
 from omnirelay.lease.answers import Beat, Beats
 from omnirelay.mesh.calls import Outcome
 from omnirelay.model.errors import OmniRelayError, Overloaded, StaleToken, Unavailable
@@ -15,6 +16,7 @@ from omnirelay.sdk.heart import Heart
 from omnirelay.sdk.lost import Lost
 
 LEASE_MS = 900
+SHORT = omnirelay.QueueOptions(lease_duration_ms=300)
 TAKEN = Beats((Beat(0, LEASE_MS),))
 
 
@@ -221,3 +223,21 @@ async def test_a_watcher_whose_loop_has_ended_hurts_nobody() -> None:
     assert watching.is_set()
     lost.set("gone")
     assert lost.is_set()
+
+
+async def test_closing_waits_for_the_heart_without_blocking_the_loop() -> None:
+    async with omnirelay.connect("memory:", options=SHORT) as relay:
+        await relay.enqueue("table", "a")
+        beating, may_answer = Event(), Event()
+        beat = relay._link.beat
+
+        def held_up(tokens: Sequence[Token], timeout_s: float) -> Sequence[Outcome]:
+            beating.set()
+            assert may_answer.wait(10), "the loop never ran again"
+            return beat(tokens, timeout_s)
+
+        relay._link.beat = held_up  # type: ignore[method-assign]
+        await relay.lease()
+        assert await asyncio.to_thread(beating.wait, 10)
+        asyncio.get_running_loop().call_later(0, may_answer.set)
+        await relay.close()

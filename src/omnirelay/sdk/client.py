@@ -298,7 +298,7 @@ class Relay:
         return outcome
 
     async def close(self) -> None:
-        self.heart.stop()
+        await self._link.aside(self.heart.stop)  # it may be waiting for an answer
         await self._link.close()
 
     async def __aenter__(self) -> "Relay":

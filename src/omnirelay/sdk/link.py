@@ -54,6 +54,9 @@ class Link(Protocol):
 
     def follower_status(self) -> list[FollowerStatus]: ...
 
+    async def aside(self, work: Callable[[], None]) -> None:
+        """Run what may block, where this link's caller may be blocked."""
+
     async def close(self) -> None: ...
 
 
@@ -124,6 +127,9 @@ class EmbeddedLink(_Embedded):
     def events(self, after: int, *, follow: bool) -> AsyncIterator[Event]:
         return self._engine.events(after, follow=follow)
 
+    async def aside(self, work: Callable[[], None]) -> None:
+        await asyncio.to_thread(work)
+
     async def close(self) -> None:
         await asyncio.to_thread(self._engine.close)
 
@@ -184,6 +190,9 @@ class BlockingLink(_Embedded):
 
     def events(self, after: int, *, follow: bool) -> AsyncIterator[Event]:
         return self._engine.events(after, follow=follow, blocking=True)
+
+    async def aside(self, work: Callable[[], None]) -> None:
+        work()
 
     async def close(self) -> None:
         self._engine.close()
