@@ -1,9 +1,10 @@
-"""The embedded queue on SQLite, every answer after its sync, beside a bare insert loop and peers."""
+"""The embedded queue on SQLite, every answer after its sync, beside bare inserts and peers."""
 
 import asyncio
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -118,7 +119,7 @@ def rows(rounds: int) -> list[Row]:
     concurrent = Concurrent()
     callers = median_of(rounds, in_folder(concurrent))
     peers = {
-        name: median_of(max(1, rounds // 2), in_folder(lambda folder, run=run: run(folder, 800)))
+        name: median_of(max(1, rounds // 2), in_folder(partial(run, items=800)))
         for name, run in PEERS.items()
     }
     best = max(peers, key=lambda name: peers[name])

@@ -10,7 +10,7 @@ LATEST = Path(__file__).parent / "results" / "latest.json"
 
 
 class Row(NamedTuple):
-    """`ratio` is ours to the reference, turned round where less is better; it holds from `floor`."""
+    """`ratio` is ours to the reference, turned round where less is better; `floor` is the least."""
 
     bench: str
     metric: str
