@@ -12,7 +12,7 @@ from omnirelay.model.errors import InvalidOption, InvalidPayload
 from tests.embedded.signals import counts, kinds
 
 LONG = "x" * (limits.NAME_CHARS_MAX + 1)
-SURROGATE = "caf\udce9"
+SURROGATE = "name \udce9"
 
 # Any: wrong types on purpose, which no annotation would let through.
 Call = Callable[[Any], Awaitable[object]]

@@ -6,7 +6,6 @@ from omnirelay.lease.commands import Drain, Enqueue
 from omnirelay.model import limits
 from omnirelay.model.errors import InvalidArgument, InvalidPayload
 from omnirelay.model.items import Payload
-from omnirelay.sdk import arguments
 from omnirelay.sdk.arguments import batches, checked_items, milliseconds, named, new_item, proved
 
 
@@ -57,8 +56,8 @@ def test_each_item_of_a_batch_is_judged_by_itself() -> None:
 
 
 def test_batches_keep_their_order_and_their_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arguments.limits, "BATCH_MAX", 3)
-    monkeypatch.setattr(arguments.limits, "ENVELOPE_BYTES_MAX", 10)
+    monkeypatch.setattr(limits, "BATCH_MAX", 3)
+    monkeypatch.setattr(limits, "ENVELOPE_BYTES_MAX", 10)
     sizes = [1, 1, 1, 1, 9, 2, 10, 10, 0, 0]
     items = [new_item(Payload("table", str(n), body=bytes(s))) for n, s in enumerate(sizes)]
     found = batches(items)
