@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from omnirelay.lease.answers import Accepted, Beat, Beats, Leased
-from omnirelay.lease.commands import Command, Enqueue
+from omnirelay.lease.answers import Accepted, Beat, Beats, Leased, Stats
+from omnirelay.lease.commands import Command, Enqueue, ReadStats
 from omnirelay.mesh.calls import Call, LeaseCall, LeaseReply, Outcome, Reply
 from omnirelay.model.errors import OmniRelayError, OutcomeUnknown
 from omnirelay.model.items import Token
@@ -91,12 +91,22 @@ class Caller:
         if node is None:
             return
         called = self._loop.time()
+        note(None, called, called)  # its answer may be lost, and the deed remain
 
         def reply(outcomes: Sequence[Outcome]) -> None:
             if node.is_alive:
                 note(outcomes, called, self._loop.time())
 
         node.offer(make(reply), self._loop.create_future())
+
+    async def look(self) -> None:
+        """Read the queue's depth and keep the answer for the judge."""
+        outcomes = await self.ask(calling(ReadStats()), not_noted)
+        stats = outcomes[0] if outcomes else None
+        if isinstance(stats, Stats):
+            self.site.reads.append(
+                (stats.last_sequence, stats.pending_count, stats.active_lease_count)
+            )
 
     # -- what is noted --------------------------------------------------------------------------
 
@@ -204,6 +214,10 @@ class Caller:
                 expires=expires,
             )
         )
+
+
+def not_noted(outcomes: Sequence[Outcome] | None, called: float, returned: float) -> None:
+    """The journal tells what was done; nobody relies on this caller's diary."""
 
 
 def is_ok(outcome: Outcome | None) -> bool | None:

@@ -209,8 +209,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def _permute(self) -> None:
         if len(self._ready) == 1 and not self._ready[0].cancelled():
             # Most turns have one callback, and most of a run is its turns.
-            self.callbacks += 1
-            self._trace.update(f"{self._now!r}\n{self._label(self._ready[0])}\n".encode())
+            self._note_turn([self._label(self._ready[0])])
             return
         turn = [(self._label(handle), handle) for handle in self._ready if not handle.cancelled()]
         if len(turn) > 1:
@@ -221,10 +220,13 @@ class SimLoop(asyncio.BaseEventLoop):
                 self._random.shuffle(turn)
         self._ready.clear()
         self._ready.extend(handle for _, handle in turn)
-        self.callbacks += len(turn)
         if turn:
-            names = "\0".join(label for label, _ in turn)
-            self._trace.update(f"{self._now!r}\n{names}\n".encode())
+            self._note_turn([label for label, _ in turn])
+
+    def _note_turn(self, labels: list[str]) -> None:
+        self.callbacks += len(labels)
+        names = "\0".join(labels)
+        self._trace.update(f"{self._now!r}\n{names}\n".encode())
 
     def _rank(self, entry: tuple[str, asyncio.Handle]) -> float:
         label = entry[0]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 
+from omnirelay.journal.events import Event, events_of
 from omnirelay.journal.format import Chain
 from omnirelay.lease import invariants
 from omnirelay.lease.image import facts
@@ -22,9 +23,15 @@ from omnirelay.testing.loop import SimClock, SimLoop
 from omnirelay.testing.plan import Plan
 
 SHARD = "sim"
+_LOOKS = 0.03
+"""Share of appends after which the whole state is compared with the fold of the journal."""
 
 Answers = asyncio.Future[Sequence[Outcome] | None]
 """None: nobody knows what became of the call."""
+
+
+Read = tuple[int, int, int]
+"""Last sequence, pending and active, as one answer gave them."""
 
 
 class ProcessDied(BaseException):
@@ -37,6 +44,42 @@ class SeededIds:
 
     def lease_id(self) -> str:
         return dashed(f"{self._chance.getrandbits(128):032x}")
+
+
+class SimRest:
+    """Waiting for the next call, on the simulated loop: whoever wakes is on the same thread, so
+    that one trip through the loop is enough."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self._loop = loop
+        self._idle: asyncio.Future[None] | None = None
+        self._is_woken = False
+
+    def wake(self) -> None:
+        self._is_woken = True
+        if self._idle is not None:
+            _resolve(self._idle)
+
+    async def wait(self, timeout_s: float | None) -> None:
+        idle = self._idle = self._loop.create_future()
+        timer = None
+        if timeout_s is not None:
+            timer = self._loop.call_later(timeout_s, _resolve, idle)
+        try:
+            if not self._is_woken:
+                await idle
+        finally:
+            self._idle, self._is_woken = None, False
+            if timer is not None:
+                timer.cancel()
+
+    async def breathe(self) -> None:
+        await asyncio.sleep(0)
+
+
+def _resolve(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 class SimNode:
@@ -81,7 +124,11 @@ class Site:
         self.nodes: list[SimNode] = []
         self.counts: Counter[str] = Counter()
         self.complaints: list[str] = []
+        self.reads: list[Read] = []
+        """Depths that readers were told."""
         self.crash_share = 0.0
+        self.final = QueueState()
+        """What the last node served at the end."""
         self._is_closing = False
         self._ids = SeededIds(chance)
 
@@ -94,7 +141,14 @@ class Site:
             retry_max_s=0.4,
         )
         journal = SimJournal(SHARD, self.disk)
-        shard = Shard(journal, options, clock=self.clock, ids=self._ids, slowest=self._slowest)
+        shard = Shard(
+            journal,
+            options,
+            clock=self.clock,
+            ids=self._ids,
+            slowest=self._slowest,
+            rest=SimRest(self.loop),
+        )
         node = SimNode(shard, self.loop)
         self.nodes.append(node)
         node.task.add_done_callback(lambda task: self._ended(node, task))
@@ -109,7 +163,7 @@ class Site:
         if error is not None and not isinstance(error, ProcessDied):
             self.complaints.append(f"the shard ended: {type(error).__name__}: {error}")
         if not self._is_closing:
-            self.loop.call_later(self.chance.uniform(0.0, 0.5), self._start_again)
+            self.loop.call_later(self.chance.uniform(0.0, 0.25), self._start_again)
 
     def _start_again(self) -> None:
         if self.node is None and not self._is_closing:
@@ -127,14 +181,21 @@ class Site:
         """The process goes at once; with the power goes what the disk had not synced."""
         self.counts["power_cut" if power else "kill"] += 1
         alive = [node for node in self.nodes if node.is_alive]
-        await self._end(alive if power else alive[-1:], power=power)
+        if power:
+            self._cut_power()
+        await self._end(alive if power else alive[-1:])
 
-    async def _end(self, dying: list[SimNode], *, power: bool = False) -> None:
+    def _cut_power(self) -> None:
+        for node in self.nodes:
+            if node.is_alive:
+                node.die()
+                node.task.cancel()
+        self.disk.cut_power()
+
+    async def _end(self, dying: list[SimNode]) -> None:
         for node in dying:
             node.die()
             node.task.cancel()
-        if power:
-            self.disk.cut_power()
         if dying:
             await asyncio.wait([node.task for node in dying])
 
@@ -153,9 +214,19 @@ class Site:
         await asyncio.sleep(self.chance.uniform(0.1, 1.0))
         await self._end([node for node in older if node.is_alive])
 
+    async def agree(self) -> None:
+        """End a quarrel of two nodes for good. The one that is left may have been overruled last:
+        an idle node learns that only by writing."""
+        if "usurper" in self.plan.faults:
+            await self._end([node for node in self.nodes if node.is_alive])
+
     async def close(self) -> None:
         self._is_closing = True
-        await self.stop()
+        node = self.node
+        if node is not None:
+            self.final = node.shard.state
+            node.shard.stop()
+            await asyncio.wait([node.task])
 
     # -- places where the product may be struck -------------------------------------------------
 
@@ -168,17 +239,21 @@ class Site:
             set_failpoint(None)
 
     def _at(self, name: str) -> None:
+        is_looked_at = name == "shard.after_append" and self.chance.random() < _LOOKS
+        is_struck = self.crash_share and self.chance.random() < self.crash_share
+        if not is_looked_at and not is_struck:
+            return
         task = asyncio.current_task(self.loop)
         node = next((node for node in self.nodes if node.task is task), None)
         if node is None or not node.is_alive:
             return
-        if name == "shard.after_append" and self.chance.random() < 0.03:
+        if is_looked_at:
             self.complaints += self.mirror.differences(node.shard.state)
-        if self.crash_share and self.chance.random() < self.crash_share:
+        if is_struck:
             self.counts["crash_point"] += 1
             node.die()
             if "power_cut" in self.plan.faults:
-                self.disk.cut_power()
+                self._cut_power()
             raise ProcessDied(name)
 
 
@@ -189,6 +264,7 @@ class Mirror:
         self.state = QueueState()
         self.depths: dict[int, tuple[int, int]] = {}
         """Pending and active after each sequence."""
+        self.events: list[Event] = []
         self._disk = disk
         self._chain = Chain(SHARD)
         self._folded = 0
@@ -199,6 +275,7 @@ class Mirror:
         for body in archive[self._folded :]:
             envelope = self._chain.accept(body)
             replay(self.state, envelope)
+            self.events.extend(events_of(envelope))
             for number, depth in enumerate(
                 zip(envelope.pending, envelope.active, strict=True), envelope.first
             ):

@@ -5,9 +5,7 @@ from typing import Any
 
 import msgspec
 
-from omnirelay.journal.events import Event, events_of
-from omnirelay.journal.format import unseal
-from omnirelay.lease.answers import Stats
+from omnirelay.journal.events import Event
 from omnirelay.lease.options import SerializeBy
 from omnirelay.lease.state import QueueState
 from omnirelay.testing import checker
@@ -17,14 +15,6 @@ Json = Mapping[str, Any]  # Any: an event as JSON, whose shape the checker reads
 _TICK_S = 0.001
 """A shard counts whole milliseconds, so a lease may end up to one before its time."""
 _ENDS = ("Completed", "Failed", "Expired", "Released")
-
-
-def read_archive(archive: Sequence[bytes], shard: str) -> list[Event]:
-    events: list[Event] = []
-    for body in archive:
-        at = events[-1].sequence_number + 1 if events else 1
-        events.extend(events_of(unseal(body, shard=shard, at=at)))
-    return events
 
 
 def judge_history(history: Sequence[Op], events: Sequence[Event]) -> Iterator[str]:
@@ -50,8 +40,9 @@ def _is_rewound(violation: Violation, journal: Sequence[Json]) -> bool:
         for event in journal
         if event["eventType"] == "LeaseGranted"
     }
+    start, end = numbers.get(first.fence, 0), numbers.get(second.fence, 0)
     return any(
-        numbers[first.fence] < event["sequenceNumber"] < numbers[second.fence]
+        start < event["sequenceNumber"] < end
         and any(item["sequenceId"] == first.sequence_id for item in event["items"])
         for event in journal
         if event["eventType"] == "RestoreSnapshot"
@@ -132,10 +123,11 @@ def judge_keys(events: Sequence[Event], serialize_by: SerializeBy) -> Iterator[s
                     del holder[key_of[item]]
 
 
-def judge_reads(read: Sequence[Stats], depths: Mapping[int, tuple[int, int]]) -> Iterator[str]:
+def judge_reads(
+    reads: Sequence[tuple[int, int, int]], depths: Mapping[int, tuple[int, int]]
+) -> Iterator[str]:
     """D1: what a reader was told was the state after some committed record."""
-    for stats in read:
-        told = (stats.pending_count, stats.active_lease_count)
-        known = depths.get(stats.last_sequence)
-        if known != told:
-            yield f"D1: read {told} at {stats.last_sequence}, the journal has {known}"
+    for sequence, *told in reads:
+        known = depths.get(sequence)
+        if known != tuple(told):
+            yield f"D1: read {told} at {sequence}, the journal has {known}"
