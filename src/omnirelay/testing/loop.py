@@ -128,7 +128,6 @@ class SimLoop(asyncio.BaseEventLoop):
         self._has_ranks = self._random.random() < 0.3
         self._ranks: dict[str, float] = {}
         self._trace = hashlib.blake2b(digest_size=16)
-        # Name and ordinal, in order of creation.
         self._labels = weakref.WeakKeyDictionary[asyncio.Task[Any], str]()
         self._tasks_made = 0
         self.set_debug(False)
@@ -208,9 +207,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _permute(self) -> None:
         if len(self._ready) == 1 and not self._ready[0].cancelled():
-            # Most turns have one callback, and most of a run is its turns.
-            self._note_turn([self._label(self._ready[0])])
-            return
+            return self._note_turn([self._label(self._ready[0])])  # most turns are no more
         turn = [(self._label(handle), handle) for handle in self._ready if not handle.cancelled()]
         if len(turn) > 1:
             turn.sort(key=itemgetter(0))
@@ -220,13 +217,12 @@ class SimLoop(asyncio.BaseEventLoop):
                 self._random.shuffle(turn)
         self._ready.clear()
         self._ready.extend(handle for _, handle in turn)
-        if turn:
-            self._note_turn([label for label, _ in turn])
+        return self._note_turn([label for label, _ in turn])
 
     def _note_turn(self, labels: list[str]) -> None:
         self.callbacks += len(labels)
-        names = "\0".join(labels)
-        self._trace.update(f"{self._now!r}\n{names}\n".encode())
+        if labels:
+            self._trace.update("\0".join([repr(self._now), *labels, "\n"]).encode())
 
     def _rank(self, entry: tuple[str, asyncio.Handle]) -> float:
         label = entry[0]
@@ -249,8 +245,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return sorted(tasks, key=lambda task: int(self._labels.get(task, "#0").rpartition("#")[2]))
 
     def pending(self) -> tuple[str, ...]:
-        tasks = self.unfinished()
-        return tuple(f"{self._labels.get(task, '#0')} {_waits_at(task)}" for task in tasks)
+        return tuple(f"{self._labels[task]} {_waits_at(task)}" for task in self.unfinished())
 
 
 def _note_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -7,14 +7,14 @@ import msgspec
 
 from omnirelay.journal.events import Event
 from omnirelay.lease.options import SerializeBy
-from omnirelay.lease.state import QueueState
+from omnirelay.lease.state import Key, QueueState
 from omnirelay.testing import checker
 from omnirelay.testing.checker import Op, Violation
 
 Json = Mapping[str, Any]  # Any: an event as JSON, whose shape the checker reads field by field
 _TICK_S = 0.001
 """A shard counts whole milliseconds, so a lease may end up to one before its time."""
-_ENDS = ("Completed", "Failed", "Expired", "Released")
+_ENDS = ("Completed", "Failed", "Expired", "Released", "DrainSnapshot")
 
 
 def judge_history(history: Sequence[Op], events: Sequence[Event]) -> Iterator[str]:
@@ -101,26 +101,27 @@ def judge_keys(events: Sequence[Event], serialize_by: SerializeBy) -> Iterator[s
     """S1: two items of one key are never held at once."""
     if serialize_by == SerializeBy.NONE:
         return
-    key_of: dict[int, tuple[str, str]] = {}
-    holder: dict[tuple[str, str], int] = {}
-    for event in events:
-        if event.event_type in ("Enqueue", "RestoreSnapshot"):
-            for entry in event.items or (event,):
-                assert entry.payload is not None
-                assert entry.sequence_id is not None
-                payload, key = entry.payload, entry.payload.partition_key
-                is_keyed = serialize_by == SerializeBy.PARTITION_KEY and key is not None
-                own = ("", key or "") if is_keyed else (payload.resource_type, payload.resource_id)
-                key_of[entry.sequence_id] = own
+    key_of = dict(pair for event in events for pair in _keys(event, serialize_by))
+    holder: dict[Key, int] = {}
+    for event, item in ((event, item) for event in events for item in _ids(event)):
+        if event.event_type in _ENDS and holder.get(key_of[item]) == item:
+            del holder[key_of[item]]
         elif event.event_type == "LeaseGranted":
-            (item,) = _ids(event)
             rival = holder.setdefault(key_of[item], item)
             if rival != item:
                 yield f"S1: {event.sequence_number}: {item} granted while {rival} holds its key"
-        elif event.event_type in _ENDS or event.event_type == "DrainSnapshot":
-            for item in _ids(event):
-                if holder.get(key_of[item]) == item:
-                    del holder[key_of[item]]
+
+
+def _keys(event: Event, serialize_by: SerializeBy) -> Iterator[tuple[int, Key]]:
+    for entry in event.items or (event,):
+        payload = entry.payload
+        if payload is None or entry.sequence_id is None:
+            continue
+        key = payload.partition_key
+        if serialize_by == SerializeBy.PARTITION_KEY and key is not None:
+            yield entry.sequence_id, ("", key)
+        else:
+            yield entry.sequence_id, (payload.resource_type, payload.resource_id)
 
 
 def judge_reads(
