@@ -9,6 +9,7 @@ from omnirelay.model.items import ANONYMOUS
 
 Outcome = Answer | OmniRelayError
 Reply = Callable[[Sequence[Outcome]], None]
+"""Called once; a turn that was interrupted while it answered may call it again, to no effect."""
 
 
 class Call:

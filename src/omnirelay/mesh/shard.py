@@ -121,29 +121,36 @@ class Shard:
         itself, and those of whoever comes meanwhile. Only over a store that blocks. It saves the
         two changes of thread that cost a lone caller more than its sync does."""
         self._put(call)
-        while self._inbox and self._turning.acquire(blocking=False):
-            try:
-                self._drive()
-            finally:
-                self._turning.release()
-        if self._inbox or self._broken is not None or self._needs_task():
-            self._wake()
+        needs_task = False
+        try:
+            while self._inbox and not needs_task and self._turning.acquire(blocking=False):
+                try:
+                    self._drive()
+                finally:
+                    needs_task = self._needs_task()
+                    self._turning.release()
+        finally:
+            if self._inbox or needs_task:
+                self._wake()
 
     def _drive(self) -> None:
         if self._broken is not None or self._writer is None:
             return  # the term is over; the task will refuse what waits
+        turn, calls = self._turn(), list[AnyCall]()
         try:
-            run_now(self._take_turn())
+            run_now(self._take_turn(turn, calls))
         except OmniRelayError as error:
             self._broken = error
         except BaseException as error:
             # Interrupted between two steps: only the journal knows what is true now.
             self._broken = OutcomeUnknown(f"a turn was interrupted: {type(error).__name__}")
+            for call in turn.concerned(calls):
+                call.reply(refused(call, self._broken))
             raise
 
     def _needs_task(self) -> bool:
         """Whether a driver's turn left something to do before the task meant to wake."""
-        if self._keeper.is_busy:
+        if self._broken is not None or self._writer is None or self._keeper.is_busy:
             return True
         at, planned = self._next_at(), self._rests_until
         return at is not None and (planned is None or at < planned)
@@ -244,24 +251,23 @@ class Shard:
                     continue
                 await self._wait_for_calls()
                 continue
-            await self._take_turn()
+            await self._take_turn(self._turn(), [])
             if self._keeper.is_busy:
                 await self._keeper.step(self._time.now_ms())
 
-    async def _take_turn(self) -> None:
+    async def _take_turn(self, turn: Turn, calls: list[AnyCall]) -> None:
+        """`calls` is filled with what the turn took from the inbox."""
         assert self._writer is not None
-        turn = self._turn()
-        self._play_or_give_up(turn)
+        self._play_or_give_up(turn, calls)
         await self._commit(turn)
         self._keeper.watch(self.state, self._writer.link)
 
     def _turn(self) -> Turn:
         return Turn(self.state, self._options.queue, self._ids, self._time.now_ms())
 
-    def _play_or_give_up(self, turn: Turn) -> None:
+    def _play_or_give_up(self, turn: Turn, calls: list[AnyCall]) -> None:
         """A bug must neither leave its callers without an answer nor half of a decision in the
         state: they hear that nothing was changed, which recovery then makes true."""
-        calls: list[AnyCall] = []
         try:
             self._play(turn, calls)
         except Exception as bug:

@@ -180,8 +180,8 @@ class BlockingLink(_Embedded):
     async def lease(self, wish: Wish) -> tuple[Leased, ...]:
         slot = _Slot()
         call = _lease_call(wish, slot.fill)
-        self._engine.offer_and_drive(call)
         try:
+            self._engine.offer_and_drive(call)
             return _leases(slot.wait(None))
         except BaseException:
             call.withdrawn = True
@@ -208,6 +208,8 @@ class _Slot:
         self._abandoned: Callable[[Sequence[Outcome]], None] | None = None
 
     def fill(self, outcomes: Sequence[Outcome]) -> None:
+        if self._outcomes is not None:
+            return  # a turn that was interrupted while it answered answers again
         self._outcomes = outcomes
         if self._abandoned is not None:
             self._abandoned(outcomes)
@@ -221,8 +223,8 @@ class _Slot:
 
     def abandon(self, give_back: Callable[[Sequence[Outcome]], None]) -> None:
         self._abandoned = give_back
-        if self._outcomes is not None:  # it came first; to release twice does no harm
-            give_back(self._outcomes)
+        if self._outcomes is not None:
+            give_back(self._outcomes)  # it came before we left; to release twice does no harm
 
 
 def _lease_call(wish: Wish, reply: Reply) -> LeaseCall:
