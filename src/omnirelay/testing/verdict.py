@@ -103,7 +103,7 @@ def judge_keys(events: Sequence[Event], serialize_by: SerializeBy) -> Iterator[s
         return
     key_of = dict(pair for event in events for pair in _keys(event, serialize_by))
     holder: dict[Key, int] = {}
-    for event, item in ((event, item) for event in events for item in _ids(event)):
+    for event, item in ((each, item) for each in events for item in _ids(each)):
         if event.event_type in _ENDS and holder.get(key_of[item]) == item:
             del holder[key_of[item]]
         elif event.event_type == "LeaseGranted":
