@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
+from typing import TYPE_CHECKING
 
 from omnirelay.journal.events import Event, events_of
 from omnirelay.journal.format import Chain
@@ -20,7 +21,10 @@ from omnirelay.model.ports import set_failpoint
 from omnirelay.stores.memory_positions import MemoryCheckpoints
 from omnirelay.testing.disk import SimDisk, SimJournal
 from omnirelay.testing.loop import SimClock, SimLoop
-from omnirelay.testing.plan import Plan
+from omnirelay.testing.plan import Plan, draw_queue
+
+if TYPE_CHECKING:
+    from omnirelay.lease.options import SerializeBy
 
 SHARD = "sim"
 _LOOKS = 0.03
@@ -133,9 +137,12 @@ class Site:
         self._ids = SeededIds(chance)
 
     def start(self) -> SimNode:
+        queue = self.plan.queue
+        if self.nodes and "new_options" in self.plan.habits:
+            queue = draw_queue(self.chance)
         options = ShardOptions(
             node=f"n{len(self.nodes)}",
-            queue=self.plan.queue,
+            queue=queue,
             keep=self.plan.keep,
             require="power_loss",
             retry_max_s=0.4,
@@ -265,6 +272,8 @@ class Mirror:
         self.depths: dict[int, tuple[int, int]] = {}
         """Pending and active after each sequence."""
         self.events: list[Event] = []
+        self.serialize_by: dict[int, SerializeBy] = {}
+        """The rule of each epoch."""
         self._disk = disk
         self._chain = Chain(SHARD)
         self._folded = 0
@@ -276,6 +285,7 @@ class Mirror:
             envelope = self._chain.accept(body)
             replay(self.state, envelope)
             self.events.extend(events_of(envelope))
+            self.serialize_by[envelope.epoch] = self.state.rules.serialize_by
             for number, depth in enumerate(
                 zip(envelope.pending, envelope.active, strict=True), envelope.first
             ):

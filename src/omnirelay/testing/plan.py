@@ -51,8 +51,22 @@ HABITS = (
     "redrive",
     "purge",
     "read",
+    "new_options",
 )
 """What producers, workers and operators are given to."""
+
+_SMALL = {
+    # More than there are workers: the heartbeats of a turn come first and must leave room.
+    "ENVELOPE_RECORDS_MAX": 6,
+    "TURN_COMMANDS_MAX": 2,
+    "INBOX_MAX": 3,
+    "WAITERS_MAX": 1,
+    "PAGE_BYTES_MAX": 10,
+    "READ_ENVELOPES_MAX": 2,
+    "SNAPSHOT_PART_ITEMS_MAX": 2,
+    "PRUNE_ENVELOPES_MAX": 3,
+    "SINK_BATCH_EVENTS_MAX": 2,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +76,8 @@ class Plan:
     habits: frozenset[str]
     queue: QueueOptions
     keep: KeepOptions
-    turn_records: int
-    """Records one envelope may carry; 0 leaves the limit as it is. More than there are workers:
-    the heartbeats of a turn come first and must leave room for something else."""
+    limits: dict[str, int]
+    """Bounds of `model.limits` that are drawn close, so that a small world meets them."""
     producers: int
     workers: int
     items: int
@@ -88,12 +101,12 @@ def draw_plan(seed: int) -> Plan:
         seed=seed,
         faults=frozenset(name for name in FAULTS if chance.random() < fault_share),
         habits=frozenset(name for name in HABITS if chance.random() < habit_share),
-        queue=_draw_queue(chance),
+        queue=draw_queue(chance),
         keep=KeepOptions(
             snapshot_every=chance.choice((8, 20, 60, 100_000)),
             retain_ms=chance.choice((0, 300, 3_000, 3_600_000)),
         ),
-        turn_records=chance.choice((0, 0, 6, 9)),
+        limits={name: small for name, small in _SMALL.items() if chance.random() < 0.2},
         producers=chance.randint(1, 3),
         workers=chance.randint(1, 4),
         items=chance.randint(4, 9),
@@ -103,7 +116,7 @@ def draw_plan(seed: int) -> Plan:
     )
 
 
-def _draw_queue(chance: Random) -> QueueOptions:
+def draw_queue(chance: Random) -> QueueOptions:
     high = chance.choice((None, None, 2, 5))
     lease_ms = chance.choice((200, 500, 1200))
     return QueueOptions(

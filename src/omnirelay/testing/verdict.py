@@ -7,7 +7,8 @@ import msgspec
 
 from omnirelay.journal.events import Event
 from omnirelay.lease.options import SerializeBy
-from omnirelay.lease.state import Key, QueueState
+from omnirelay.lease.state import QueueState
+from omnirelay.model.items import Payload
 from omnirelay.testing import checker
 from omnirelay.testing.checker import Op, Violation
 
@@ -97,31 +98,34 @@ def _ids(event: Event) -> Iterator[int]:
         yield event.sequence_id
 
 
-def judge_keys(events: Sequence[Event], serialize_by: SerializeBy) -> Iterator[str]:
-    """S1: two items of one key are never held at once."""
-    if serialize_by == SerializeBy.NONE:
-        return
-    key_of = dict(pair for event in events for pair in _keys(event, serialize_by))
-    holder: dict[Key, int] = {}
+def judge_keys(events: Sequence[Event], serialize_by: Mapping[int, SerializeBy]) -> Iterator[str]:
+    """S1: no item is granted while another of its key is held. `serialize_by` is by epoch: what
+    was granted under a looser rule may stay."""
+    payloads = {
+        entry.sequence_id: entry.payload
+        for event in events
+        for entry in event.items or (event,)
+        if entry.payload is not None
+    }
+    held: dict[int, Payload] = {}
     for event, item in ((each, item) for each in events for item in _ids(each)):
-        if event.event_type in _ENDS and holder.get(key_of[item]) == item:
-            del holder[key_of[item]]
+        if event.event_type in _ENDS:
+            held.pop(item, None)
         elif event.event_type == "LeaseGranted":
-            rival = holder.setdefault(key_of[item], item)
-            if rival != item:
-                yield f"S1: {event.sequence_number}: {item} granted while {rival} holds its key"
+            rule, payload = serialize_by[event.epoch], payloads[item]
+            rivals = [n for n, other in held.items() if _are_rivals(payload, other, rule)]
+            if rivals:
+                yield f"S1: {event.sequence_number}: {item} granted while {rivals} hold its key"
+            held[item] = payload
 
 
-def _keys(event: Event, serialize_by: SerializeBy) -> Iterator[tuple[int, Key]]:
-    for entry in event.items or (event,):
-        payload = entry.payload
-        if payload is None or entry.sequence_id is None:
-            continue
-        key = payload.partition_key
-        if serialize_by == SerializeBy.PARTITION_KEY and key is not None:
-            yield entry.sequence_id, ("", key)
-        else:
-            yield entry.sequence_id, (payload.resource_type, payload.resource_id)
+def _are_rivals(one: Payload, two: Payload, rule: SerializeBy) -> bool:
+    keys = (one.partition_key, two.partition_key)
+    if rule == SerializeBy.NONE:
+        return False
+    if rule == SerializeBy.PARTITION_KEY and keys != (None, None):
+        return keys[0] == keys[1]
+    return (one.resource_type, one.resource_id) == (two.resource_type, two.resource_id)
 
 
 def judge_reads(

@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
+from unittest.mock import patch
 
 from omnirelay.lease.image import facts
 from omnirelay.mesh.recovery import recover
@@ -178,7 +179,7 @@ class World:
         found += verdict.judge_history(self.history, events)
         found += verdict.judge_followers(self.audience.seen, events)
         found += verdict.judge_ends(events, final)
-        found += verdict.judge_keys(events, self.plan.queue.serialize_by)
+        found += verdict.judge_keys(events, site.mirror.serialize_by)
         found += verdict.judge_reads(site.reads, site.mirror.depths)
         return found
 
@@ -247,15 +248,13 @@ def _fill(report: Report, world: World, fingerprint: str) -> None:
 def _quiet_and_small(plan: Plan) -> Iterator[None]:
     """Crashes are the daily bread here, not news; and short turns show what long ones hide."""
     log = logging.getLogger("omnirelay")
-    level, log_most = log.level, limits.ENVELOPE_RECORDS_MAX
+    level = log.level
     log.setLevel(logging.CRITICAL)
-    if plan.turn_records:
-        limits.ENVELOPE_RECORDS_MAX = plan.turn_records  # type: ignore[misc]
     try:
-        yield
+        with patch.dict(vars(limits), plan.limits):
+            yield
     finally:
         log.setLevel(level)
-        limits.ENVELOPE_RECORDS_MAX = log_most  # type: ignore[misc]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
