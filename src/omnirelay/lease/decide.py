@@ -84,7 +84,9 @@ def _enqueue(state: QueueState, command: Enqueue, now: int, options: QueueOption
             now + checked("delayMs", command.delay_ms, limits.DELAY_MS_MAX)
             if command.delay_ms
             else 0,
-            _optional("maxAttempts", command.max_attempts, 1, limits.ATTEMPTS_MAX),
+            0
+            if command.max_attempts is None
+            else checked("maxAttempts", command.max_attempts, limits.ATTEMPTS_MAX, 1),
             0 if command.lease_duration_ms is None else _lease_ms(command.lease_duration_ms),
             command.peer_id,
             command.principal,
@@ -114,7 +116,8 @@ def _grant(state: QueueState, command: Grant, now: int, options: QueueOptions) -
             raise StaleToken(
                 0, "this lease request was answered and its lease is over; use a new request id"
             )
-    state.ripen(now)
+    if state.delayed:
+        state.ripen(now)
     item = state.lanes.first(command.resource_types)
     if item is None:
         return ()
@@ -319,10 +322,6 @@ def _metadata(metadata: dict[str, str] | None) -> dict[str, str] | None:
     if any(len(name) > name_most or len(value) > most for name, value in metadata.items()):
         raise InvalidArgument(f"a metadata name passes {name_most} characters or a value {most}")
     return metadata
-
-
-def _optional(name: str, value: int | None, low: int, high: int) -> int:
-    return 0 if value is None else checked(name, value, high, low)
 
 
 def _nothing(state: QueueState, command: Command, now: int, options: QueueOptions) -> Records:

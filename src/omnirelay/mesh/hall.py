@@ -45,6 +45,8 @@ class Hall:
 
     def resume_enqueues(self, turn: Turn) -> None:
         """Those that met backpressure go on, in order, as far as there is room now."""
+        if not len(self._enqueues):
+            return
         while not turn.state.paused and not turn.is_full:
             call = self._enqueues.pop()
             if call is None:
@@ -55,6 +57,15 @@ class Hall:
 
     def serve_waiters(self, turn: Turn) -> None:
         """Grant to who waits what has become free, and send away whose time is up."""
+        if len(self._leases):
+            self._serve_leases(turn)
+        if len(self._enqueues):
+            self.resume_enqueues(turn)
+            for late in self._enqueues.overdue(turn.now):
+                late.wait_ms = 0
+                turn.handle(late, {})
+
+    def _serve_leases(self, turn: Turn) -> None:
         state = turn.state
         state.ripen(turn.now)
         while not turn.is_full and len(self._leases):
@@ -65,13 +76,11 @@ class Hall:
             assert served, "a waiter was told there is work"
         for call in self._leases.overdue(turn.now):
             turn.give_up(call)
-        self.resume_enqueues(turn)
-        for late in self._enqueues.overdue(turn.now):
-            late.wait_ms = 0
-            turn.handle(late, {})
 
     def next_at(self, ripe_at: int | None) -> int | None:
         """When somebody here must be looked at next; `ripe_at` is when work comes due."""
+        if not len(self._leases) and not len(self._enqueues):
+            return None
         times = (
             self._leases.next_deadline(),
             self._enqueues.next_deadline(),

@@ -161,6 +161,9 @@ class Turn:
         self.replies.append((call, (NothingToLease(),)))
 
     def expire(self) -> None:
+        at = self.state.deadlines.earliest()
+        if at is None or at > self.now:
+            return
         self.apply(Expire(limit=limits.ENVELOPE_RECORDS_MAX))
 
 

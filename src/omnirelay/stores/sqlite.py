@@ -117,6 +117,8 @@ class SqliteJournal(SqliteReader):
         super().__init__(path, shard, vfs=vfs)
         self._lock = OwnerLock(f"{path}-owner") if owner else None
         self._high_water = HighWater(mark_path(path, shard))
+        self._left: tuple[int, int, int] | None = None
+        """SQLite's data version after our last append, and where that append ended."""
 
     @property
     def _db(self) -> WalConnection:
@@ -125,6 +127,7 @@ class SqliteJournal(SqliteReader):
         return self._connection
 
     async def open(self) -> None:
+        self._left = None
         await self._disconnect()
         with self._errors():
             refuse_folder(self.path)
@@ -189,16 +192,24 @@ class SqliteJournal(SqliteReader):
                 if not db.get_autocommit():
                     _roll_back(db)
                 raise
+        self._left = (db.data_version(), sealed.last, sealed.epoch)
         failpoint("sqlite.after_commit")
         self._high_water.write(Mark(sealed.last, sealed.epoch, sealed.checksum))
 
     def _check_turn(self, sealed: Sealed, expected: int) -> None:
-        row = self._db.execute(_HEAD, (self.shard,)).fetchone()
-        last, epoch = (0, 0) if row is None else (row[0], row[1])
+        last, epoch = self._end()
         if epoch > sealed.epoch:
             raise Fenced(self.shard, sealed.epoch, epoch)
         if last != expected:
             raise SequenceTaken(self.shard, expected, last)
+
+    def _end(self) -> tuple[int, int]:
+        """Last sequence and epoch. Asked inside the write transaction: if no connection has
+        committed since our own last append, it is what that append left."""
+        if self._left is not None and self._left[0] == self._db.data_version():
+            return self._left[1], self._left[2]
+        row = self._db.execute(_HEAD, (self.shard,)).fetchone()
+        return (0, 0) if row is None else (row[0], row[1])
 
     def reader(self) -> JournalReader:
         return SqliteReader(self.path, self.shard, vfs=self._vfs)

@@ -93,7 +93,7 @@ class Worker(Caller):
             if leases:
                 await self._work(leases)
             else:
-                await asyncio.sleep(self.chance.uniform(0.02, 0.2))
+                await asyncio.sleep(self.chance.uniform(0.05, 0.3))
 
     async def _lease(self) -> Sequence[Leased]:
         chance = self.chance

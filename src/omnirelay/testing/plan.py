@@ -111,7 +111,7 @@ def draw_plan(seed: int) -> Plan:
         workers=chance.randint(1, 4),
         items=chance.randint(4, 9),
         resources=chance.randint(1, 5),
-        storm_s=chance.uniform(1.0, 3.0),
+        storm_s=chance.uniform(0.8, 2.4),
         latency_s=chance.choice(((0.0, 0.0), (0.001, 0.01), (0.005, 0.12))),
     )
 
