@@ -168,6 +168,20 @@ def test_pruning_waits_for_a_follower_that_has_applied_nothing_yet() -> None:
     play(story, keep=KeepOptions(snapshot_every=5, retain_ms=0))
 
 
+def test_a_shard_rests_while_an_enqueue_waits_and_every_lease_call_was_served() -> None:
+    async def story(stage: Stage) -> None:
+        asked = stage.lease(wait_ms=50)
+        await asyncio.sleep(0.01)
+        await stage.offer(*works(1))
+        await asked
+        waiting = stage.offer(*works(3))
+        await asyncio.sleep(0.1)  # the deadline of the lease call that was served goes by
+        assert not waiting.done()
+        await waiting
+
+    play(story, queue=QueueOptions(pending_high=2, pending_low=0, enqueue_wait_ms=5_000))
+
+
 def test_a_bug_in_a_turn_leaves_no_call_unanswered_that_had_waited_before_it() -> None:
     async def story(stage: Stage) -> None:
         waiting = stage.lease(wait_ms=10_000)

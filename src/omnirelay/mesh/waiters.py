@@ -62,7 +62,10 @@ class LeaseWaiters:
                 yield call
 
     def next_deadline(self) -> int | None:
-        return self._deadlines[0][0] if self._deadlines else None
+        heap = self._deadlines
+        while heap and heap[0][2] not in self._waiting:
+            heappop(heap)  # it was served: nobody need wake for it
+        return heap[0][0] if heap else None
 
     def clear(self) -> list[LeaseCall]:
         waiting = [call for group in self._groups.values() for _, call in group]
