@@ -21,8 +21,8 @@ from omnirelay.model.errors import DiskFull, OmniRelayError, OutcomeUnknown, Rec
 from omnirelay.model.items import Payload
 from omnirelay.stores.memory_positions import MemoryCheckpoints
 from omnirelay.testing.disk import LOST, SimDisk, SimJournal
-from omnirelay.testing.loop import SimClock, run_simulated, sim_loop
-from omnirelay.testing.nodes import SeededIds
+from omnirelay.testing.loop import run_simulated, sim_loop
+from omnirelay.testing.nodes import SeededIds, WatchedClock
 
 Story = Callable[["Stage"], Awaitable[None]]
 
@@ -33,7 +33,7 @@ class Stage:
     def __init__(self, queue: QueueOptions, keep: KeepOptions) -> None:
         self.disk = SimDisk(Random(1))
         self.checkpoints = MemoryCheckpoints()
-        self.clock = SimClock(sim_loop())
+        self.clock = WatchedClock(sim_loop())
         options = ShardOptions(node="n", queue=queue, keep=keep)
         self.shard = Shard(
             SimJournal("s", self.disk),
@@ -168,14 +168,16 @@ def test_pruning_waits_for_a_follower_that_has_applied_nothing_yet() -> None:
     play(story, keep=KeepOptions(snapshot_every=5, retain_ms=0))
 
 
-def test_a_shard_rests_while_an_enqueue_waits_and_every_lease_call_was_served() -> None:
+def test_a_shard_rests_while_an_enqueue_waits_and_every_lease_call_is_gone() -> None:
     async def story(stage: Stage) -> None:
-        asked = stage.lease(wait_ms=50)
+        given_up = LeaseCall(lambda outcomes: None, wait_ms=50)
+        stage.shard.offer(given_up)
         await asyncio.sleep(0.01)
-        await stage.offer(*works(1))
-        await asked
+        given_up.withdrawn = True
+        stage.offer(*works(1))
+        await stage.lease(wait_ms=1_000)
         waiting = stage.offer(*works(3))
-        await asyncio.sleep(0.1)  # the deadline of the lease call that was served goes by
+        await asyncio.sleep(0.1)  # the deadline of the call that was given up goes by
         assert not waiting.done()
         await waiting
 

@@ -64,7 +64,7 @@ class LeaseWaiters:
     def next_deadline(self) -> int | None:
         heap = self._deadlines
         while heap and heap[0][2] not in self._waiting:
-            heappop(heap)  # it was served: nobody need wake for it
+            heappop(heap)  # it is gone: nobody need wake for it
         return heap[0][0] if heap else None
 
     def clear(self) -> list[LeaseCall]:

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import Counter
 from itertools import takewhile
 from random import Random
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,9 @@ from omnirelay.journal.backend import Durability, Head, JournalReader, SnapshotR
 from omnirelay.journal.format import Envelope, Sealed, unseal
 from omnirelay.model.errors import Corrupt, DiskFull, Fenced, OutcomeUnknown, SequenceTaken
 from omnirelay.testing.loop import sim_loop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SECTOR = 512
 """A torn write ends at a sector, and any of its sectors may be missing."""
@@ -47,6 +50,8 @@ class SimDisk:
         self.slow_factor = 1.0
         self.full_until = 0.0
         self.mishaps: dict[str, float] = {}
+        self.at_next_write: Callable[[], None] | None = None
+        """Called once, when something is written and not yet synced: a good moment to strike."""
         self.writing = asyncio.Lock()
         self.index = _Index()
 
@@ -66,6 +71,9 @@ class SimDisk:
             self.counts["disk_full"] += 1
             raise DiskFull("the simulated disk is full")
         self.unsynced[name] = body
+        if self.at_next_write is not None:
+            alarm, self.at_next_write = self.at_next_write, None
+            alarm()
 
     def remove(self, name: str) -> None:
         self.unsynced[name] = None

@@ -50,6 +50,25 @@ class SeededIds:
         return dashed(f"{self._chance.getrandbits(128):032x}")
 
 
+class WatchedClock(SimClock):
+    """Notices a program that looks at the clock over and over and never lets time pass: such a
+    loop would run for ever here, and burn a processor elsewhere."""
+
+    _LOOKS_A_TURN = 20_000
+
+    def __init__(self, loop: SimLoop) -> None:
+        super().__init__(loop)
+        self._turns = loop
+        self._turn = self._looks = 0
+
+    def monotonic_ms(self) -> int:
+        if self._turn != self._turns.callbacks:
+            self._turn, self._looks = self._turns.callbacks, 0
+        self._looks += 1
+        assert self._looks < self._LOOKS_A_TURN, "it turns without rest"
+        return super().monotonic_ms()
+
+
 class SimRest:
     """Waiting for the next call, on the simulated loop: whoever wakes is on the same thread, so
     that one trip through the loop is enough."""
@@ -122,7 +141,7 @@ class Site:
         self.chance = chance
         self.disk = SimDisk(chance)
         self.disk.latency_s = plan.latency_s
-        self.clock = SimClock(loop)
+        self.clock = WatchedClock(loop)
         self.checkpoints = MemoryCheckpoints()
         self.mirror = Mirror(self.disk)
         self.nodes: list[SimNode] = []

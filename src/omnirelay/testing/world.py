@@ -14,7 +14,7 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
@@ -118,6 +118,7 @@ class World:
         site, chance, now = self.site, self.chance, self.loop.time()
         match blow:
             case "kill" | "power_cut":
+                await self._await_a_bad_moment()
                 await site.kill(power=blow == "power_cut")
             case "stop":
                 await site.stop()
@@ -134,6 +135,15 @@ class World:
                 assert blow == "wall_jump"
                 site.counts[blow] += 1
                 site.clock.jump_wall(chance.choice((-3_600_000, -700, 900, 3_600_000)))
+
+    async def _await_a_bad_moment(self) -> None:
+        """Mostly while something is written and not yet synced; sometimes just now."""
+        if self.chance.random() < 0.7:
+            written = asyncio.Event()
+            self.site.disk.at_next_write = written.set
+            with suppress(TimeoutError):
+                await asyncio.wait_for(written.wait(), 0.3)
+            self.site.disk.at_next_write = None
 
     # -- calm -----------------------------------------------------------------------------------
 
