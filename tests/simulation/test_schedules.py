@@ -58,7 +58,7 @@ def test_a_seed_gives_the_same_schedule_in_another_process() -> None:
 
 def test_the_seeds_meet_every_fault_and_every_habit() -> None:
     reports = list(run_seeds(range(FIRST, FIRST + 100)))
-    met = sum((report.faults for report in reports), start=Counter[str]())
+    met = sum((report.met for report in reports), start=Counter[str]())
     for fault in [
         "append_unconfirmed",
         "append_lost",

@@ -31,6 +31,9 @@ UNCONFIRMED = "append_unconfirmed"
 LOST = "append_lost"
 LATE = "append_late"
 
+NOT_FAULTS = ("snapshots", "pruned", "envelope_dropped", "append_landed_late")
+"""What `SimDisk.counts` counts beside faults."""
+
 _refs = msgspec.json.Decoder(SnapshotRef)
 
 

@@ -28,7 +28,7 @@ from omnirelay.testing import verdict
 from omnirelay.testing.audience import Audience
 from omnirelay.testing.checker import Op
 from omnirelay.testing.crowd import Operator, Producer, Worker
-from omnirelay.testing.disk import SimJournal
+from omnirelay.testing.disk import NOT_FAULTS, SimJournal
 from omnirelay.testing.loop import SimulationError, run_simulated, sim_loop
 from omnirelay.testing.nodes import SHARD, Site
 from omnirelay.testing.plan import BLOWS, MISHAPS, Plan, draw_plan
@@ -48,6 +48,8 @@ class Report:
     plant: str | None = None
     complaints: list[str] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
+    met: Counter[str] = field(default_factory=Counter)
+    """Faults, and what the product did beside them: snapshots, prunings, repairs."""
     virtual_s: float = 0.0
     operations: int = 0
     records: int = 0
@@ -246,7 +248,8 @@ def run_seeds(seeds: Iterable[int], plant: str | None = None) -> Iterator[Report
 
 def _fill(report: Report, world: World, fingerprint: str) -> None:
     site = world.site
-    report.faults = site.counts + site.disk.counts
+    report.met = site.counts + site.disk.counts
+    report.faults = Counter({k: n for k, n in report.met.items() if k not in NOT_FAULTS})
     report.operations = len(world.history)
     report.records = site.disk.index.head.last
     report.history = world.history
