@@ -7,15 +7,18 @@ from typing import Any
 
 import pytest
 
+from omnirelay.journal.backend import SnapshotRef
 from omnirelay.journal.bell import Bell
 from omnirelay.journal.checkpoint import CheckpointingSink
 from omnirelay.journal.events import Event
 from omnirelay.journal.follower import Follower
 from omnirelay.lease.answers import Accepted, Stats
 from omnirelay.lease.commands import Command, Complete, Enqueue, Inspect, ReadStats
+from omnirelay.lease.image import facts
 from omnirelay.lease.options import QueueOptions
 from omnirelay.mesh.calls import Call, LeaseCall, LeaseReply, Outcome, Reply
 from omnirelay.mesh.keeper import KeepOptions
+from omnirelay.mesh.recovery import recover
 from omnirelay.mesh.shard import Shard, ShardOptions
 from omnirelay.model.errors import DiskFull, OmniRelayError, OutcomeUnknown, Recovering
 from omnirelay.model.items import Payload
@@ -182,6 +185,26 @@ def test_a_shard_rests_while_an_enqueue_waits_and_every_lease_call_is_gone() -> 
         await waiting
 
     play(story, queue=QueueOptions(pending_high=2, pending_low=0, enqueue_wait_ms=5_000))
+
+
+def test_recovery_starts_over_when_another_writer_pruned_what_it_was_reading() -> None:
+    class SlowJournal(SimJournal):
+        async def snapshot(self) -> SnapshotRef | None:
+            found = await super().snapshot()
+            await asyncio.sleep(0.5)
+            return found
+
+    async def story(stage: Stage) -> None:
+        for work in works(10):
+            await stage.offer(work)
+        recovering = sim_loop().create_task(recover(SlowJournal("s", stage.disk)))
+        for work in works(60):
+            await stage.offer(work)
+            await asyncio.sleep(0.01)
+        recovered = await recovering
+        assert facts(recovered.state) == facts(stage.shard.state)
+
+    play(story, keep=KeepOptions(snapshot_every=5, retain_ms=0))
 
 
 def test_a_bug_in_a_turn_leaves_no_call_unanswered_that_had_waited_before_it() -> None:

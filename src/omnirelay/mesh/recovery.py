@@ -29,7 +29,20 @@ async def recover(
     backend: JournalBackend, on_progress: Callable[[int], None] | None = None
 ) -> Recovered:
     """Raises Corrupt, naming the sequence, if what is stored cannot be what was written."""
-    ref = await backend.snapshot()
+    while True:
+        ref = await backend.snapshot()
+        try:
+            return await _recover_from(backend, ref, on_progress)
+        except Corrupt:
+            newer = await backend.snapshot()
+            if newer is None or (ref is not None and newer.sequence <= ref.sequence):
+                raise
+            # Another writer has taken a snapshot since, and pruned what was being read: not damage.
+
+
+async def _recover_from(
+    backend: JournalBackend, ref: SnapshotRef | None, on_progress: Callable[[int], None] | None
+) -> Recovered:
     state, chain = QueueState(), Chain(backend.shard)
     if ref is not None:
         state, chain = await _from_snapshot(backend, ref)
