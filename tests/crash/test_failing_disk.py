@@ -37,7 +37,9 @@ class Bench:
     """A shard with one patient caller."""
 
     def __init__(self, folder: Path, disk: FaultVfs) -> None:
-        self.journal = SqliteJournal(str(folder / "leases.db"), "main", vfs=disk.name)
+        self.journal = SqliteJournal(
+            str(folder / "leases.db"), "main", vfs=disk.name, log_bytes=1 << 15
+        )
         options = ShardOptions(node="n", retry_min_s=0.01, retry_max_s=0.05)
         self.shard = Shard(self.journal, options, clock=SystemClock(), ids=RandomIds())
 
@@ -129,7 +131,7 @@ async def test_a_journal_that_did_not_enter_wal_mode_is_not_served(
 ) -> None:
     """SQLite answers a pragma it could not obey with the old mode, not with an error."""
     disk.fault = Fault("sync", at)
-    journal = SqliteJournal(str(tmp_path / "leases.db"), "main", vfs=disk.name)
+    journal = SqliteJournal(str(tmp_path / "leases.db"), "main", vfs=disk.name, log_bytes=1 << 15)
     try:
         await journal.open()
     except Unavailable:
@@ -145,7 +147,7 @@ async def test_a_failed_sync_is_followed_by_a_new_connection_that_writes_the_log
 ) -> None:
     """The pages of a failed sync stay readable and are never written: a power cut after the next
     good sync would take what was acknowledged by it."""
-    journal = SqliteJournal(str(tmp_path / "leases.db"), "main", vfs=disk.name)
+    journal = SqliteJournal(str(tmp_path / "leases.db"), "main", vfs=disk.name, log_bytes=1 << 15)
     await journal.open()
     scribe = Scribe("main")
     lost, kept = scribe.seal(2), scribe.seal(1)
@@ -182,7 +184,9 @@ async def test_a_failed_checkpoint_ends_the_connection_before_its_next_append(
     tmp_path: Path, disk: FaultVfs
 ) -> None:
     with tuned("FULL", 1):
-        journal = SqliteJournal(str(tmp_path / "leases.db"), "main", vfs=disk.name)
+        journal = SqliteJournal(
+            str(tmp_path / "leases.db"), "main", vfs=disk.name, log_bytes=1 << 15
+        )
         await journal.open()
     scribe = Scribe("main")
     first, second = scribe.seal(1), scribe.seal(1)
@@ -222,7 +226,9 @@ async def test_a_position_that_failed_to_be_stored_is_stored_by_a_new_connection
 async def last_after(image: Image, folder: Path, number: int) -> int:
     (folder / str(number)).mkdir()
     vfs = FaultVfs(image)
-    journal = SqliteJournal(str(folder / str(number) / "leases.db"), "main", vfs=vfs.name)
+    journal = SqliteJournal(
+        str(folder / str(number) / "leases.db"), "main", vfs=vfs.name, log_bytes=1 << 15
+    )
     await journal.open()
     head = await journal.head()
     await journal.close()

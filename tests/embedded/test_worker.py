@@ -195,7 +195,8 @@ async def test_a_stopped_worker_hands_back_what_does_not_end_in_time(relay: Rela
     await fill(relay, 2)
     async with at_work(worker):
         await committed(relay, "LeaseGranted", count=2)
-    assert (await kinds(relay)).count("Released") == 2
+    # A grant that was still on its way when the worker stopped is handed back behind its back.
+    await committed(relay, "Released", count=2)
     assert (await next_item(relay)).attempt == 1
 
 

@@ -17,6 +17,9 @@ class Hall:
         self._leases = LeaseWaiters()
         self._enqueues = EnqueueWaiters()
 
+    def __len__(self) -> int:
+        return len(self._leases) + len(self._enqueues)
+
     def serve(self, turn: Turn, call: AnyCall, beats: Beats) -> None:
         """Decide one call in this turn, or let it wait."""
         if type(call) is Call:

@@ -152,6 +152,8 @@ class Shard:
         """Whether a driver's turn left something to do before the task meant to wake."""
         if self._broken is not None or self._writer is None or self._keeper.is_busy:
             return True
+        if not self.state.active and not len(self._hall):
+            return False  # nobody waits and nothing can expire
         at, planned = self._next_at(), self._rests_until
         return at is not None and (planned is None or at < planned)
 

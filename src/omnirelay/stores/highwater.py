@@ -9,7 +9,7 @@ killed between two bytes.
 
 import mmap
 import os
-import zlib
+from zlib import crc32
 
 import msgspec
 
@@ -40,10 +40,11 @@ class HighWater:
 
     def write(self, mark: Mark) -> None:
         assert self._map is not None
-        fields = [str(mark.last), str(mark.epoch), mark.checksum]
-        line = " ".join([*fields, _crc(fields)]).ljust(_LINE - 1) + "\n"
+        fields = f"{mark.last} {mark.epoch} {mark.checksum}".encode("ascii")
+        line = b"%b %08x" % (fields, crc32(fields))
         self._slot = 1 - self._slot
-        self._map[self._slot * _LINE : (self._slot + 1) * _LINE] = line.encode("ascii")
+        start = self._slot * _LINE
+        self._map[start : start + _LINE] = line.ljust(_LINE - 1) + b"\n"
 
     def close(self) -> None:
         if self._map is not None:
@@ -68,7 +69,7 @@ def _highest(data: bytes) -> Mark | None:
 def _parsed(data: bytes, slot: int) -> Mark | None:
     line = data[slot * _LINE : (slot + 1) * _LINE].decode("ascii", "replace")
     fields = line.split()
-    if len(fields) != 4 or _crc(fields[:3]) != fields[3]:
+    if len(fields) != 4 or f"{crc32(' '.join(fields[:3]).encode()):08x}" != fields[3]:
         return None
     return Mark(int(fields[0]), int(fields[1]), fields[2])
 
@@ -80,7 +81,3 @@ def _mapped(fd: int) -> mmap.mmap:
         # a mapped hole kills the process.
         os.pwrite(fd, bytes(2 * _LINE - size), size)
     return mmap.mmap(fd, 2 * _LINE)
-
-
-def _crc(fields: list[str]) -> str:
-    return f"{zlib.crc32(' '.join(fields).encode()):08x}"

@@ -16,7 +16,7 @@ import apsw
 
 from omnirelay.journal.backend import Durability, Head, JournalReader, SnapshotRef
 from omnirelay.journal.format import Sealed
-from omnirelay.model.errors import Corrupt, Fenced, SequenceTaken
+from omnirelay.model.errors import Corrupt, Fenced, OmniRelayError, SequenceTaken
 from omnirelay.model.ports import failpoint
 from omnirelay.stores.highwater import HighWater, Mark
 from omnirelay.stores.sqlite_file import (
@@ -29,7 +29,7 @@ from omnirelay.stores.sqlite_file import (
     translate,
     translate_os,
 )
-from omnirelay.stores.sqlite_wal import WalConnection
+from omnirelay.stores.sqlite_wal import LOG_BYTES, WalConnection
 
 SAFE_SQLITE = 3051003
 """From here on, two connections that checkpoint at once cannot corrupt the WAL."""
@@ -67,12 +67,15 @@ class SqliteReader:
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except apsw.Error as error:
-            if self._connection is not None:
-                self._connection.failure = error
-            raise translate(error, f"{self.path} ({self.shard})") from error
-        except OSError as error:
-            raise translate_os(error, self.path) from error
+        except (apsw.Error, OSError) as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: apsw.Error | OSError) -> OmniRelayError:
+        if isinstance(error, OSError):
+            return translate_os(error, self.path)
+        if self._connection is not None:
+            self._connection.failure = error
+        return translate(error, f"{self.path} ({self.shard})")
 
     async def head(self) -> Head:
         with self._errors():
@@ -112,11 +115,18 @@ class SqliteJournal(SqliteReader):
     name = "sqlite"
 
     def __init__(
-        self, path: str, shard: str, *, vfs: str | None = None, owner: bool = True
+        self,
+        path: str,
+        shard: str,
+        *,
+        vfs: str | None = None,
+        owner: bool = True,
+        log_bytes: int = LOG_BYTES,
     ) -> None:
         super().__init__(path, shard, vfs=vfs)
         self._lock = OwnerLock(f"{path}-owner") if owner else None
         self._high_water = HighWater(mark_path(path, shard))
+        self._log_bytes = log_bytes
         self._left: tuple[int, int, int] | None = None
         """SQLite's data version after our last append, and where that append ended."""
 
@@ -134,7 +144,9 @@ class SqliteJournal(SqliteReader):
             if self._lock is not None and not self._lock.is_taken:
                 self._lock.take(self.path)
             check = partial(check_ours, path=self.path)
-            self._connection = connect(self.path, vfs=self._vfs, check=check)
+            self._connection = connect(
+                self.path, vfs=self._vfs, log_bytes=self._log_bytes, check=check
+            )
             migrate(self._connection)
             mark = self._high_water.open()
         self._check_mark(mark, await self.head())
@@ -179,8 +191,9 @@ class SqliteJournal(SqliteReader):
 
     async def append(self, sealed: Sealed, *, expected: int) -> None:
         assert sealed.first == expected + 1
-        with self._errors():
-            db = self._db
+        db = self._db
+        # `_errors`, spelled out: every commit comes this way.
+        try:
             db.execute("BEGIN IMMEDIATE")
             try:
                 self._check_turn(sealed, expected)
@@ -192,6 +205,8 @@ class SqliteJournal(SqliteReader):
                 if not db.get_autocommit():
                     _roll_back(db)
                 raise
+        except (apsw.Error, OSError) as error:
+            raise self._failed(error) from error
         self._left = (db.data_version(), sealed.last, sealed.epoch)
         failpoint("sqlite.after_commit")
         self._high_water.write(Mark(sealed.last, sealed.epoch, sealed.checksum))

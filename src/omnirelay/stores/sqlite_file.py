@@ -106,9 +106,11 @@ def connect(
     *,
     read_only: bool = False,
     vfs: str | None = None,
+    log_bytes: int = 0,
     check: Callable[[apsw.Connection], None] | None = None,
 ) -> WalConnection:
-    """`check` sees the file before anything in it is changed; what it raises, it is refused for."""
+    """`check` sees the file before anything in it is changed; what it raises, it is refused for.
+    `log_bytes` is how long the write-ahead log is made beforehand."""
     flags = apsw.SQLITE_OPEN_READONLY if read_only else _WRITE_FLAGS
     try:
         connection = WalConnection(path, flags=flags, vfs=vfs)
@@ -117,7 +119,7 @@ def connect(
             if check is not None:
                 check(connection)
             if not read_only:
-                connection.enter_wal(path, vfs)
+                connection.enter_wal(path, vfs, log_bytes)
             connection.execute("PRAGMA cache_size=-16000")
         except BaseException as error:
             connection.failure = error

@@ -14,6 +14,8 @@ from omnirelay.model.errors import Unavailable
 
 CHECKPOINT_PAGES: Final = 4000
 """Fewer, larger checkpoints than SQLite's 1000: each costs two syncs of the main file."""
+LOG_BYTES: Final = CHECKPOINT_PAGES * (4096 + 24) + 32
+"""What the log holds when it is checkpointed: pages with their frame headers, and its own."""
 _CHUNK_BYTES: Final = 1 << 16
 """SQLite's own files take no more than 128 KiB - 1 at once and call the rest a full disk."""
 _LOG_FLAGS: Final = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_WAL
@@ -25,7 +27,7 @@ class WalConnection(apsw.Connection):
     checkpoint_pages = CHECKPOINT_PAGES
     failure: BaseException | None = None
 
-    def enter_wal(self, path: str, vfs: str | None) -> None:
+    def enter_wal(self, path: str, vfs: str | None, log_bytes: int) -> None:
         """Raises Unavailable if the file cannot be used as WAL."""
         # To the last row: the switch is committed behind the first, and may fail there.
         answer = self.execute("PRAGMA journal_mode=WAL").fetchall()
@@ -33,10 +35,10 @@ class WalConnection(apsw.Connection):
             raise Unavailable(f"{path} cannot be put into WAL mode, it answers {answer}")
         self.execute("PRAGMA synchronous=FULL")
         self.set_wal_hook(_checkpoint)
-        self._settle(vfs)
+        self._settle(vfs, log_bytes)
 
-    def _settle(self, vfs: str | None) -> None:
-        """Write the log over with its own bytes, and sync them.
+    def _settle(self, vfs: str | None, log_bytes: int) -> None:
+        """Write the log over with its own bytes, lengthen it with zeros, and sync it.
 
         After a failed sync the kernel keeps the pages readable and calls them clean: recovery would
         believe them, no later sync would write them, and a power cut would take them together
@@ -47,7 +49,7 @@ class WalConnection(apsw.Connection):
         try:
             log = apsw.VFSFile(vfs or "", self.filename_wal, [_LOG_FLAGS, 0])
             try:
-                _rewrite(log)
+                _rewrite(log, log_bytes)
             finally:
                 log.xClose()
         finally:
@@ -65,13 +67,24 @@ class WalConnection(apsw.Connection):
         self.close()
 
 
-def _rewrite(log: apsw.VFSFile) -> None:
+def _rewrite(log: apsw.VFSFile, log_bytes: int) -> None:
     size = log.xFileSize()
-    if size == 0:
-        return
     for offset in range(0, size, _CHUNK_BYTES):
         log.xWrite(log.xRead(min(_CHUNK_BYTES, size - offset), offset), offset)
-    log.xSync(apsw.SQLITE_SYNC_NORMAL)
+    _lengthen(log, size, log_bytes)
+    if size or log_bytes:
+        log.xSync(apsw.SQLITE_SYNC_NORMAL)
+
+
+def _lengthen(log: apsw.VFSFile, size: int, log_bytes: int) -> None:
+    """A sync that need not record a new length costs half (measured: 155 µs instead of 300), and
+    SQLite takes zeros for the end of the log. A disk without room for them is no reason to
+    refuse: the commits themselves will say so."""
+    try:
+        for offset in range(size, log_bytes, _CHUNK_BYTES):
+            log.xWrite(bytes(min(_CHUNK_BYTES, log_bytes - offset)), offset)
+    except apsw.FullError:
+        return
 
 
 def _checkpoint(connection: apsw.Connection, database: str, pages: int) -> int:

@@ -37,6 +37,8 @@ from omnirelay.testing.platter import Image
 from omnirelay.testing.traffic import Answered, Called, Traffic
 
 SHARD = "power"
+LOG_BYTES = 1 << 15
+"""A short log made beforehand: the run fills it, goes beyond it and comes back to its start."""
 DATABASE = "leases.db"
 MARK = f"{DATABASE}-{SHARD}.mark"
 _LIVES = 3
@@ -168,7 +170,7 @@ class PowerRun:
 async def boot(folder: Path, cut: Cut) -> tuple[int, str, list[bytes]]:
     """What a new process finds on the image. Raises Corrupt if it says so itself."""
     vfs = mount(folder, cut)
-    journal = SqliteJournal(str(folder / DATABASE), SHARD, vfs=vfs.name)
+    journal = SqliteJournal(str(folder / DATABASE), SHARD, vfs=vfs.name, log_bytes=LOG_BYTES)
     try:
         await journal.open()
         found = await recover(journal)
