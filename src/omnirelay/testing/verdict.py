@@ -1,7 +1,7 @@
 """What must hold when a simulated world has come to rest. Says each breach in one line."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -11,6 +11,9 @@ from omnirelay.lease.state import QueueState
 from omnirelay.model.items import Payload
 from omnirelay.testing import checker
 from omnirelay.testing.checker import Op, Violation
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
 
 Json = Mapping[str, Any]  # Any: an event as JSON, whose shape the checker reads field by field
 _TICK_S = 0.001
@@ -126,6 +129,25 @@ def _are_rivals(one: Payload, two: Payload, rule: SerializeBy) -> bool:
     if rule == SerializeBy.PARTITION_KEY and keys != (None, None):
         return keys[0] == keys[1]
     return (one.resource_type, one.resource_id) == (two.resource_type, two.resource_id)
+
+
+def judge_expiries(events: Sequence[Event]) -> Iterator[str]:
+    """T1: by the journal's own clock no lease expires before its time, which a heartbeat moves and
+    a new epoch begins again."""
+    lasts: dict[int, timedelta] = {}
+    until: dict[int, datetime] = {}
+    for event in events:
+        match event.event_type:
+            case "LeaseGranted" if event.sequence_id is not None and event.expires_at is not None:
+                lasts[event.sequence_id] = event.expires_at - event.timestamp
+                until[event.sequence_id] = event.expires_at
+            case "Heartbeat":
+                moved = {item.sequence_id: item.expires_at for item in event.items or ()}
+                until.update((item, at) for item, at in moved.items() if at is not None)
+            case "EpochStarted":
+                until = {item: event.timestamp + lasts[item] for item in until}
+            case "Expired" if event.timestamp < until[event.sequence_id or 0]:
+                yield f"T1: {event.sequence_number}: item {event.sequence_id} expired too early"
 
 
 def judge_reads(

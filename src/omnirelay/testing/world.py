@@ -94,7 +94,7 @@ class World:
         watching = loop.create_task(self.audience.run())
         with site.struck_at_failpoints():
             try:
-                await self._storm()
+                await self._storm(crowd[:-1])
                 await self._calm(crowd)
                 await _end([*crowd, *workers])
                 await site.close()
@@ -105,7 +105,7 @@ class World:
 
     # -- storm ----------------------------------------------------------------------------------
 
-    async def _storm(self) -> None:
+    async def _storm(self, producing: Sequence[asyncio.Task[None]]) -> None:
         faults = self.plan.faults
         self.site.disk.mishaps = {kind: 0.03 for kind in MISHAPS if kind in faults}
         self.site.crash_share = 0.01 if "crash_point" in faults else 0.0
@@ -113,6 +113,8 @@ class World:
         until = self.loop.time() + self.plan.storm_s
         while self.loop.time() < until:
             await asyncio.sleep(self.chance.uniform(0.05, 0.6))
+            if all(task.done() for task in producing) and self.chance.random() < 0.5:
+                return  # little is left to be hurt
             if blows:
                 await self._strike(self.chance.choice(blows))
 
@@ -137,6 +139,8 @@ class World:
                 assert blow == "wall_jump"
                 site.counts[blow] += 1
                 site.clock.jump_wall(chance.choice((-3_600_000, -700, 900, 3_600_000)))
+                if chance.random() < 0.5:
+                    await site.kill()  # only who starts anew looks at the wall clock
 
     async def _await_a_bad_moment(self) -> None:
         """Mostly while something is written and not yet synced; sometimes just now."""
@@ -192,6 +196,7 @@ class World:
         found += verdict.judge_followers(self.audience.seen, events)
         found += verdict.judge_ends(events, final)
         found += verdict.judge_keys(events, site.mirror.serialize_by)
+        found += verdict.judge_expiries(events)
         found += verdict.judge_reads(site.reads, site.mirror.depths)
         return found
 
