@@ -11,6 +11,7 @@ from omnirelay.stores.memory import MemoryJournal
 from omnirelay.stores.memory_positions import MemoryCheckpoints
 from omnirelay.stores.sqlite import SqliteJournal
 from omnirelay.stores.sqlite_positions import SqliteCheckpoints
+from omnirelay.stores.sqlite_wal import LOG_BYTES
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -31,7 +32,9 @@ def open_address(url: str, shard: str) -> Opened:
         return Opened(MemoryJournal(shard), MemoryCheckpoints())
     if scheme == "sqlite":
         path = _sqlite_path(url)
-        return Opened(SqliteJournal(path, shard), SqliteCheckpoints(f"{path}-positions"))
+        return Opened(
+            SqliteJournal(path, shard, log_bytes=LOG_BYTES), SqliteCheckpoints(f"{path}-positions")
+        )
     raise InvalidOption(f"no journal is served at {url!r}: use sqlite:///path or memory:")
 
 

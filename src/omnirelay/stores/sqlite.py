@@ -29,7 +29,7 @@ from omnirelay.stores.sqlite_file import (
     translate,
     translate_os,
 )
-from omnirelay.stores.sqlite_wal import LOG_BYTES, WalConnection
+from omnirelay.stores.sqlite_wal import WalConnection
 
 SAFE_SQLITE = 3051003
 """From here on, two connections that checkpoint at once cannot corrupt the WAL."""
@@ -121,7 +121,7 @@ class SqliteJournal(SqliteReader):
         *,
         vfs: str | None = None,
         owner: bool = True,
-        log_bytes: int = LOG_BYTES,
+        log_bytes: int = 0,
     ) -> None:
         super().__init__(path, shard, vfs=vfs)
         self._lock = OwnerLock(f"{path}-owner") if owner else None
