@@ -91,24 +91,13 @@ class SimResult(Generic[T]):
         return self.ended_s - self.started_s
 
 
-class _EmptySelector:
-    """Stands where the operating system would: waiting here means moving the clock."""
-
-    def __init__(self, loop: "SimLoop") -> None:
-        self._loop = loop
-
-    def select(self, timeout: float | None) -> list[Never]:
-        self._loop.advance(timeout)
-        return []
-
-
 class SimLoop(asyncio.BaseEventLoop):
     """Virtual time and seeded order on top of CPython's own loop turn."""
 
     # Internals of BaseEventLoop that this class relies on; the tests fail when they change.
     _ready: deque[asyncio.Handle]
     _scheduled: list[asyncio.TimerHandle]
-    _clock_resolution: float
+    _stopping: bool
     _thread_id: int | None
     _timer_cancelled_count: int
 
@@ -118,8 +107,6 @@ class SimLoop(asyncio.BaseEventLoop):
         self.start_s = start_s
         self.callbacks = 0
         self.errors: list[str] = []
-        self._selector = _EmptySelector(self)
-        self._clock_resolution = 1e-9
         self._now = start_s
         self.horizon_s: float | None = None
         self.spins = 0
@@ -158,19 +145,32 @@ class SimLoop(asyncio.BaseEventLoop):
             raise NotSimulated("a callback from another thread")
         return self.call_soon(callback, *args, context=context)
 
-    def _process_events(self, event_list: list[Never]) -> None:
-        assert not event_list
-
-    def advance(self, timeout: float | None) -> None:
-        """Called once per turn, in place of waiting: move time, gather the turn, permute it."""
-        if timeout is None:
+    def _run_once(self) -> None:
+        """CPython's turn without sockets, real time and debugging, which was half of what a run
+        cost: move time, gather what is ready, permute it, run it."""
+        if self._timer_cancelled_count > max(100, len(self._scheduled) // 2):
+            self._drop_cancelled()
+        while self._scheduled and self._scheduled[0]._cancelled:
+            self._pop_timer()
+        is_ready = self._ready or self._stopping
+        if not is_ready and not self._scheduled:
             raise Deadlock(self._now, self.pending())
-        if timeout > 0:
-            self._jump()
-        else:
+        if is_ready or self._scheduled[0].when() <= self._now:
             self._count_spin()
+        else:
+            self._jump()
         self._collect_due()
         self._permute()
+        ready = self._ready
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
+
+    def _drop_cancelled(self) -> None:
+        kept = [handle for handle in self._scheduled if not handle._cancelled]
+        heapq.heapify(kept)
+        self._scheduled, self._timer_cancelled_count = kept, 0
 
     def _jump(self) -> None:
         # The timer's own number, not now + timeout: the sum may round to just before it.
@@ -194,7 +194,6 @@ class SimLoop(asyncio.BaseEventLoop):
             raise Livelock(self._now, self.spins, self.pending())
 
     def _collect_due(self) -> None:
-        # The base class would add these after the permuted ones, always in the same order.
         while self._scheduled and self._scheduled[0].when() <= self._now:
             self._ready.append(self._pop_timer())
 

@@ -239,8 +239,10 @@ def run_seed(seed: int, plant: str | None = None) -> Report:
 
 
 def run_seeds(seeds: Iterable[int], plant: str | None = None) -> Iterator[Report]:
-    """One after another. A world is full of cycles: they are collected now and then, not in the
-    middle of every run, which is a fifth faster."""
+    """One after another. A world is full of cycles: they are collected now and then, and without
+    a look at all that was there before, which is a fifth faster."""
+    gc.collect()
+    gc.freeze()
     gc.disable()
     try:
         for number, seed in enumerate(seeds, start=1):
@@ -249,6 +251,7 @@ def run_seeds(seeds: Iterable[int], plant: str | None = None) -> Iterator[Report
                 gc.collect()
     finally:
         gc.enable()
+        gc.unfreeze()
 
 
 def _fill(report: Report, world: World, fingerprint: str) -> None:
