@@ -32,15 +32,18 @@ class Medium(ABC):
     # Behind the store's back, while no handle is open. Envelopes are counted from 0, oldest first.
 
     def bodies(self) -> list[bytes]:
-        raise NotImplementedError
+        raise AssertionError(_NO_BYTES)
 
     def put_body(self, at: int, body: bytes) -> None:
         """Other bytes where an envelope's are; everything else stays."""
-        raise NotImplementedError
+        raise AssertionError(_NO_BYTES)
 
     def drop(self, at: int) -> None:
         """An envelope is gone, without a trace."""
-        raise NotImplementedError
+        raise AssertionError(_NO_BYTES)
+
+
+_NO_BYTES = "this storage shows its bytes but does not say how; set shows_bytes to False"
 
 
 @asynccontextmanager
