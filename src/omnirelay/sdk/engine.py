@@ -144,8 +144,10 @@ class Engine:
             thread.call(self._opened.checkpoints.forget(name, self.shard.name))
 
     def follower_status(self) -> list[FollowerStatus]:
-        thread = self._thread_of_followers()
-        return [thread.call(follower.status()) for follower, _ in self._followers.values()]
+        return self._thread_of_followers().call(self._statuses())
+
+    async def _statuses(self) -> list[FollowerStatus]:
+        return [await follower.status() for follower, _ in list(self._followers.values())]
 
     async def events(
         self, after: int, *, follow: bool, blocking: bool = False

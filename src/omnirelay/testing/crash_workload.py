@@ -25,6 +25,7 @@ from omnirelay.lease.commands import ReadStats
 from omnirelay.lease.options import QueueOptions
 from omnirelay.mesh.calls import Call, Outcome
 from omnirelay.mesh.keeper import KeepOptions
+from omnirelay.model.errors import DiskFull, Unavailable
 from omnirelay.model.items import PendingItem, Token
 from omnirelay.sdk.engine import Engine
 from omnirelay.stores import registry
@@ -85,16 +86,20 @@ class Reporter:
 
 
 async def stats_of(engine: Engine) -> Stats:
+    """An injected fault may hit the shard's first commit; it takes office again, so ask again."""
     loop = asyncio.get_running_loop()
-    answer: asyncio.Future[Outcome] = loop.create_future()
+    while True:
+        answer: asyncio.Future[Outcome] = loop.create_future()
 
-    def reply(outcomes: Sequence[Outcome]) -> None:
-        loop.call_soon_threadsafe(answer.set_result, outcomes[0])
+        def reply(outcomes: Sequence[Outcome], answer: asyncio.Future[Outcome] = answer) -> None:
+            loop.call_soon_threadsafe(answer.set_result, outcomes[0])
 
-    engine.offer(Call((ReadStats(),), reply))
-    outcome = await answer
-    assert isinstance(outcome, Stats)
-    return outcome
+        engine.offer(Call((ReadStats(),), reply))
+        outcome = await answer
+        if isinstance(outcome, Stats):
+            return outcome
+        assert isinstance(outcome, Unavailable | DiskFull), outcome
+        await asyncio.sleep(0.02)
 
 
 async def work(
