@@ -62,7 +62,7 @@ soak: setup ## simulate schedules and power cuts until interrupted
 lock: ## resolve pyproject.toml again into the hashed lock (needs the network)
 	$(PYTHON) -m venv .lock-venv
 	.lock-venv/bin/pip install --quiet --disable-pip-version-check '$(UV)'
-	.lock-venv/bin/uv pip compile pyproject.toml --quiet --upgrade --extra bench --group dev \
+	.lock-venv/bin/uv pip compile pyproject.toml --quiet --upgrade --extra bench --extra node --group dev \
 		--universal --python-version 3.11 --only-binary :all: --generate-hashes --no-annotate \
 		--custom-compile-command 'make lock' --output-file $(LOCK)
 

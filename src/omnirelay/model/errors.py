@@ -2,11 +2,14 @@
 
     OmniRelayError
     ├── InvalidArgument        InvalidPayload, InvalidRestore, InvalidOption
+    ├── Unauthenticated
     ├── PermissionDenied       NotHolder
+    ├── Unimplemented
+    ├── Cancelled
     ├── UnknownToken
     ├── StaleToken             (expired, failed, superseded; carries the current fence)
     ├── SequenceConflict
-    ├── ResourceExhausted      QueueFull, Backpressure, Overloaded, DiskFull
+    ├── ResourceExhausted      QueueFull, Backpressure, Overloaded, DiskFull, TooLarge
     ├── Unavailable            Recovering, Closed, OutcomeUnknown
     ├── DeadlineExceeded       NothingToLease
     └── JournalError           Fenced, SequenceTaken, Corrupt, JournalOwned, TooLittleDurability
@@ -52,6 +55,25 @@ class InvalidRestore(InvalidArgument):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.code = f"resourcelease.restore.{reason}"
+
+
+class Unauthenticated(OmniRelayError):
+    """Nobody was proved, or two proofs disagree."""
+
+    status = "UNAUTHENTICATED"
+    code = "error.unauthenticated"
+
+
+class Unimplemented(OmniRelayError):
+    status = "UNIMPLEMENTED"
+    code = "error.unimplemented"
+
+
+class Cancelled(OmniRelayError):
+    """The caller went away."""
+
+    status = "CANCELLED"
+    code = "error.cancelled"
 
 
 class PermissionDenied(OmniRelayError):
@@ -146,6 +168,12 @@ class DiskFull(ResourceExhausted):
     """The journal has no room; nothing was changed. Reads go on."""
 
     code = "error.resourcelease.journal_full"
+
+
+class TooLarge(ResourceExhausted):
+    """A body, frame or header block beyond its limit; nothing of it was looked at."""
+
+    code = "error.body_too_large"
 
 
 class Unavailable(OmniRelayError):

@@ -36,6 +36,17 @@ PAGE_BYTES_MAX: Final = 4 << 20
 WAIT_MS_MAX: Final = 3600 * 1000
 HISTORY_TAIL_MAX: Final = 50
 
+# -- one call over a wire ---------------------------------------------------------------------
+HEADERS_MAX: Final = 100
+HEADER_BYTES_MAX: Final = 32 << 10
+MESSAGE_BYTES_MAX: Final = 8 << 20
+"""One body, frame or stream message, in or out; the largest payload in base64 fits five times."""
+CONNECTIONS_MAX: Final = 10_000
+CALLS_PER_CONNECTION_MAX: Final = 4096
+"""Calls under way on one multiplexed connection; the next one is refused as overloaded."""
+STREAM_WINDOW_MESSAGES_MAX: Final = 256
+"""Stream messages one side may have under way before the other grants more."""
+
 # -- one shard's writer -----------------------------------------------------------------------
 INBOX_MAX: Final = 65_536
 """Calls waiting for the writer; the next one is refused as overloaded."""

@@ -1,0 +1,156 @@
+"""The headers of CONTRACT §1, read once for every transport that has headers."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from math import ceil, isfinite
+from urllib.parse import quote, unquote
+
+from omnirelay.model import limits
+from omnirelay.model.errors import InvalidArgument, OmniRelayError, TooLarge
+from omnirelay.model.ports import Clock
+from omnirelay.rpc.codec import CODECS, Codec
+from omnirelay.rpc.meta import Certificate, RequestMeta
+from omnirelay.rpc.status import retry_after_s
+
+PROCEDURE = "rpc-procedure"
+CALLER = "rpc-caller"
+ENCODING = "rpc-encoding"
+SHARD_KEY = "rpc-shard-key"
+ROUTING_KEY = "rpc-routing-key"
+ROUTING_DELEGATE = "rpc-routing-delegate"
+TTL_MS = "rpc-ttl-ms"
+DEADLINE = "rpc-deadline"
+PEER_ID = "x-peer-id"
+
+PROTOCOL = "omnirelay-v1"
+
+
+class Headers:
+    """Names in lower case; one that came twice is remembered, since two proofs may disagree."""
+
+    __slots__ = ("doubled", "values")
+
+    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Raises TooLarge beyond the limits on headers."""
+        self.values: dict[str, str] = {}
+        self.doubled: frozenset[str] = frozenset()
+        size = 0
+        for name, value in pairs:
+            name = name.lower()
+            size += len(name) + len(value)
+            if name in self.values:
+                self.doubled |= {name}
+                value = f"{self.values[name]}, {value}"
+            self.values[name] = value
+        if len(self.values) > limits.HEADERS_MAX or size > limits.HEADER_BYTES_MAX:
+            raise TooLarge(
+                f"the headers have {len(self.values)} names and {size} bytes; at most "
+                f"{limits.HEADERS_MAX} and {limits.HEADER_BYTES_MAX}"
+            )
+
+
+def meta_of(
+    procedure: str,
+    headers: Headers,
+    *,
+    transport: str,
+    clock: Clock,
+    address: str = "",
+    certificate: Certificate | None = None,
+) -> RequestMeta:
+    values = headers.values
+    return RequestMeta(
+        procedure=procedure,
+        transport=transport,
+        caller=_named(values, CALLER),
+        encoding=values.get(ENCODING, "json"),
+        shard_key=_named(values, SHARD_KEY),
+        routing_key=_named(values, ROUTING_KEY),
+        routing_delegate=_named(values, ROUTING_DELEGATE),
+        expires_ms=expiry(values, clock),
+        headers=values,
+        doubled=headers.doubled,
+        address=address,
+        certificate=certificate,
+        peer_id=_named(values, PEER_ID),
+    )
+
+
+def codec_of(meta: RequestMeta) -> Codec:
+    codec = CODECS.get(meta.encoding)
+    if codec is None:
+        raise InvalidArgument(
+            f"the encoding {meta.encoding[:40]!r} is not known here: use {' or '.join(CODECS)}"
+        )
+    return codec
+
+
+def expiry(values: Mapping[str, str], clock: Clock) -> int | None:
+    """Whichever of time-to-live and deadline ends first, on this process's monotonic clock."""
+    now = clock.monotonic_ms()
+    ends = []
+    if (ttl := values.get(TTL_MS)) is not None:
+        ends.append(now + _ttl_ms(ttl))
+    if (deadline := values.get(DEADLINE)) is not None:
+        ends.append(now + _deadline_ms(deadline) - clock.wall_ms())
+    return min(ends, default=None)
+
+
+def _ttl_ms(text: str) -> int:
+    try:
+        ttl = float(text)
+    except ValueError:
+        ttl = -1.0
+    if not isfinite(ttl) or not 0 <= ttl <= limits.WAIT_MS_MAX * 24:
+        raise InvalidArgument(f"Rpc-Ttl-Ms is {text[:40]!r}, must be milliseconds of at most a day")
+    return ceil(ttl)
+
+
+def _deadline_ms(text: str) -> int:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None:
+        raise InvalidArgument(f"Rpc-Deadline is {text[:40]!r}, must be RFC 3339 with a zone")
+    return round(at.timestamp() * 1000)
+
+
+def _named(values: Mapping[str, str], name: str) -> str | None:
+    value = values.get(name)
+    if value is None or not value.strip():
+        return None  # a blank name is none (the original kept it as an empty text)
+    if len(value) > limits.NAME_CHARS_MAX:
+        raise InvalidArgument(
+            f"{name} has {len(value)} characters, at most {limits.NAME_CHARS_MAX}"
+        )
+    return value
+
+
+def reply_headers(meta: RequestMeta) -> dict[str, str]:
+    headers = {
+        "Rpc-Transport": meta.transport,
+        "Rpc-Protocol": PROTOCOL,
+        "Rpc-Encoding": meta.encoding,
+    }
+    if meta.shard_key is not None:
+        headers["Rpc-Shard-Key"] = quote(meta.shard_key, safe="!#$&'()*+,/:;=?@[]~ ")
+    return headers
+
+
+def error_headers(error: OmniRelayError) -> dict[str, str]:
+    """Percent-encoded, since a message may hold what no header may."""
+    headers = {
+        "Rpc-Status": error.status,
+        "Rpc-Error-Code": quote(error.code),
+        "Rpc-Error-Message": quote(error.message[: limits.ERROR_CHARS_MAX]),
+    }
+    seconds = retry_after_s(error)
+    if seconds is not None:
+        headers["Retry-After"] = str(seconds)
+    return headers
+
+
+def plain(value: str) -> str:
+    """A percent-encoded header as it was meant."""
+    return unquote(value)
