@@ -37,6 +37,8 @@ WAIT_MS_MAX: Final = 3600 * 1000
 HISTORY_TAIL_MAX: Final = 50
 
 # -- one call over a wire ---------------------------------------------------------------------
+WIRE_NUMBER_MAX: Final = (1 << 53) - 1
+"""Beyond it, readers that keep JSON numbers as doubles lose digits."""
 HEADERS_MAX: Final = 100
 HEADER_BYTES_MAX: Final = 32 << 10
 MESSAGE_BYTES_MAX: Final = 8 << 20
