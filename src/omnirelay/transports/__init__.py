@@ -1,0 +1,1 @@
+"""Wires: how a call comes in and goes out. Never: know a lease, a policy or a store."""

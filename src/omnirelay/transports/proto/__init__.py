@@ -1,0 +1,1 @@
+"""Messages generated from proto/ by `python proto/generate.py`. Never: edit by hand."""
