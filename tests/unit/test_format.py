@@ -183,7 +183,7 @@ fields: dict[str, st.SearchStrategy[object]] = {
     "priority": drawn.priorities,
 }
 texts = {"node", "origin", "lease_id", "principal"}
-optional = {"peer_id", "request_id"}
+optional = {"peer_id", "request_id", "proof"}
 
 
 def records_of(kind: type[msgspec.Struct]) -> st.SearchStrategy[Record]:

@@ -27,6 +27,9 @@ from omnirelay.lease.records import (
 from omnirelay.model.items import ErrorInfo, Payload, PendingItem, Token, to_time
 
 
+PROOF = "principal.proof"
+
+
 class EventItem(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     """One of several items an event is about: whole where it moved in or out, else only its id."""
 
@@ -71,9 +74,9 @@ def events_of(envelope: Envelope) -> Iterator[Event]:
     stamp = to_time(envelope.time)
     for index, (number, record) in enumerate(envelope.numbered()):
         fields = _FIELDS[type(record)](record)
-        extra = fields.pop("metadata", None)
         metadata = {
-            **(extra or {}),
+            **(fields.pop("metadata", None) or {}),
+            **_proof(record),
             "queue.pending": str(envelope.pending[index]),
             "queue.active": str(envelope.active[index]),
             "shard.id": envelope.shard,
@@ -88,6 +91,12 @@ def events_of(envelope: Envelope) -> Iterator[Event]:
             metadata=metadata,
             **fields,
         )
+
+
+def _proof(record: Record) -> dict[str, str]:
+    """Which certificate or token proved the principal: its digest, for the audit."""
+    proof = None if isinstance(record, EpochStarted | Expired) else record.proof
+    return {} if proof is None else {PROOF: proof}
 
 
 def event_type(record: Record) -> str:

@@ -1,6 +1,7 @@
 """What the caller is told, read from the state after the command's records were applied."""
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -38,7 +39,7 @@ from omnirelay.lease.records import (
 )
 from omnirelay.lease.state import Held, QueueState
 from omnirelay.model import limits
-from omnirelay.model.errors import OmniRelayError, UnknownToken
+from omnirelay.model.errors import OmniRelayError, UnknownItem, UnknownToken
 from omnirelay.model.items import ErrorInfo, Payload, PendingItem, Token
 
 
@@ -276,6 +277,8 @@ def _item_view(
     state: QueueState, command: Inspect, records: Records, now: int, options: QueueOptions
 ) -> ItemView:
     sequence_id = command.sequence_id
+    if command.resource_type is not None:
+        sequence_id = _find(state, command.resource_type, command.resource_id)
     held = state.active.get(sequence_id)
     if held is not None:
         return ItemView(
@@ -297,6 +300,20 @@ def _item_view(
     if dead is None:
         raise UnknownToken(sequence_id)
     return ItemView("dead", from_item(dead.item, dead=True))
+
+
+def _find(state: QueueState, resource_type: str, resource_id: str | None) -> int:
+    """Looks at every item: an operator's question, worth more than an index that all pay for."""
+    items = chain(
+        (held.item for held in state.active.values()),
+        state.pending.values(),
+        (dead.item for dead in state.dead.values()),
+    )
+    for item in items:
+        payload = item.payload
+        if payload.resource_id == resource_id and payload.resource_type == resource_type:
+            return item.sequence_id
+    raise UnknownItem(resource_type, resource_id)
 
 
 def _dead_page(

@@ -6,9 +6,11 @@ from omnirelay.model.items import ANONYMOUS, Payload, PendingItem, Token
 
 
 class Command(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
-    """`principal` is who was proved to call; `peer_id` is the worker they name for themselves."""
+    """`principal` is who was proved to call, `proof` the digest of what proved it; `peer_id` is the
+    worker they name for themselves."""
 
     principal: str = ANONYMOUS
+    proof: str | None = None
     peer_id: str | None = None
 
 
@@ -100,7 +102,12 @@ class ReadStats(Command, frozen=True, gc=False):
 
 
 class Inspect(Command, frozen=True, gc=False):
-    sequence_id: int
+    """By its sequence id, or by its resource: then a leased item before a waiting one before a
+    dead one."""
+
+    sequence_id: int = 0
+    resource_type: str | None = None
+    resource_id: str | None = None
 
 
 class ListDead(Command, frozen=True, gc=False):

@@ -90,6 +90,7 @@ def _enqueue(state: QueueState, command: Enqueue, now: int, options: QueueOption
             0 if command.lease_duration_ms is None else _lease_ms(command.lease_duration_ms),
             command.peer_id,
             command.principal,
+            command.proof,
         ),
     )
 
@@ -133,6 +134,7 @@ def _grant(state: QueueState, command: Grant, now: int, options: QueueOptions) -
             command.peer_id,
             command.principal,
             request_id,
+            command.proof,
         ),
     )
 
@@ -152,7 +154,7 @@ def _heartbeat(state: QueueState, command: Heartbeat, now: int, options: QueueOp
         held = held_by(state, token, command.principal, now)
         if held is not None:
             beats[token.sequence_id] = (token.sequence_id, held.fence, now + held.lease_ms)
-    return (Renewed(tuple(beats.values()), command.principal),) if beats else ()
+    return (Renewed(tuple(beats.values()), command.principal, command.proof),) if beats else ()
 
 
 def _complete(state: QueueState, command: Complete, now: int, options: QueueOptions) -> Records:
@@ -170,6 +172,7 @@ def _complete(state: QueueState, command: Complete, now: int, options: QueueOpti
             held.fence,
             held.peer_id,
             command.principal,
+            command.proof,
         ),
     )
 
@@ -200,6 +203,7 @@ def _fail(state: QueueState, command: Fail, now: int, options: QueueOptions) -> 
             _metadata(command.metadata),
             held.peer_id,
             command.principal,
+            command.proof,
         ),
     )
 
@@ -224,6 +228,7 @@ def _release(state: QueueState, command: Release, now: int, options: QueueOption
             held.fence,
             held.peer_id,
             command.principal,
+            command.proof,
         ),
     )
 

@@ -60,6 +60,7 @@ class Enqueued(Stored, frozen=True, gc=False, tag="Enqueue"):
     lease_ms: int = 0
     peer_id: str | None = None
     principal: str = ANONYMOUS
+    proof: str | None = None
 
 
 class Granted(Stored, frozen=True, gc=False, tag="LeaseGranted"):
@@ -72,6 +73,7 @@ class Granted(Stored, frozen=True, gc=False, tag="LeaseGranted"):
     peer_id: str | None = None
     principal: str = ANONYMOUS
     request_id: str | None = None
+    proof: str | None = None
 
 
 class Renewed(Stored, frozen=True, gc=False, tag="Heartbeat"):
@@ -79,6 +81,7 @@ class Renewed(Stored, frozen=True, gc=False, tag="Heartbeat"):
 
     beats: tuple[tuple[int, int, int], ...]
     principal: str = ANONYMOUS
+    proof: str | None = None
 
 
 class Completed(Stored, frozen=True, gc=False, tag="Completed"):
@@ -88,6 +91,7 @@ class Completed(Stored, frozen=True, gc=False, tag="Completed"):
     fence: int
     peer_id: str | None = None
     principal: str = ANONYMOUS
+    proof: str | None = None
 
 
 class Failed(Stored, frozen=True, gc=False, tag="Failed"):
@@ -101,6 +105,7 @@ class Failed(Stored, frozen=True, gc=False, tag="Failed"):
     details: dict[str, str] | None = None
     peer_id: str | None = None
     principal: str = ANONYMOUS
+    proof: str | None = None
 
 
 class Expired(Stored, frozen=True, gc=False, tag="Expired"):
@@ -121,6 +126,7 @@ class Released(Stored, frozen=True, gc=False, tag="Released"):
     fence: int
     peer_id: str | None = None
     principal: str = ANONYMOUS
+    proof: str | None = None
 
 
 class Drained(Stored, frozen=True, gc=False, tag="DrainSnapshot"):
@@ -128,6 +134,7 @@ class Drained(Stored, frozen=True, gc=False, tag="DrainSnapshot"):
 
     items: tuple[Item, ...]
     principal: str = ANONYMOUS
+    proof: str | None = None
 
 
 class Restored(Stored, frozen=True, gc=False, tag="RestoreSnapshot"):
@@ -135,17 +142,20 @@ class Restored(Stored, frozen=True, gc=False, tag="RestoreSnapshot"):
     fence_floor: int = 0
     """The highest fence any of these items carried; every later grant is above it."""
     principal: str = ANONYMOUS
+    proof: str | None = None
 
 
 class Redriven(Stored, frozen=True, gc=False, tag="Redriven"):
     sequence_ids: tuple[int, ...]
     extra_attempts: int
     principal: str = ANONYMOUS
+    proof: str | None = None
 
 
 class Purged(Stored, frozen=True, gc=False, tag="Purged"):
     sequence_ids: tuple[int, ...]
     principal: str = ANONYMOUS
+    proof: str | None = None
 
 
 Record = (

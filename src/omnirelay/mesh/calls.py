@@ -12,6 +12,10 @@ Reply = Callable[[Sequence[Outcome]], None]
 """Called once; a turn that was interrupted while it answered may call it again, to no effect."""
 
 
+def unheard(outcomes: Sequence[Outcome]) -> None:
+    """The reply of a call nobody waits for, or that a desk will put its own in."""
+
+
 class Call:
     """Commands that travel together; each has its own outcome. Enqueues among them may wait for
     backpressure to end, until `wait_ms` has passed; those before them are durable by then, and
@@ -20,7 +24,7 @@ class Call:
     __slots__ = ("commands", "deadline", "outcomes", "reply", "settled", "wait_ms")
 
     def __init__(
-        self, commands: Sequence[Command], reply: Reply, *, wait_ms: int | None = None
+        self, commands: Sequence[Command], reply: Reply = unheard, *, wait_ms: int | None = None
     ) -> None:
         self.commands = commands
         self.reply = reply
@@ -44,6 +48,7 @@ class LeaseCall:
         "max_items",
         "peer_id",
         "principal",
+        "proof",
         "reply",
         "request_id",
         "resource_types",
@@ -53,7 +58,7 @@ class LeaseCall:
 
     def __init__(
         self,
-        reply: Reply,
+        reply: Reply = unheard,
         *,
         max_items: int = 1,
         wait_ms: int = 0,
@@ -62,6 +67,7 @@ class LeaseCall:
         request_id: str | None = None,
         peer_id: str | None = None,
         principal: str = ANONYMOUS,
+        proof: str | None = None,
     ) -> None:
         self.reply = reply
         self.max_items = max_items
@@ -71,6 +77,7 @@ class LeaseCall:
         self.request_id = request_id
         self.peer_id = peer_id
         self.principal = principal
+        self.proof = proof
         self.deadline = 0
         self.withdrawn = False
 

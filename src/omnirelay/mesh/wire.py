@@ -5,10 +5,11 @@ Unknown members are ignored, so that a newer caller can talk to an older node.
 """
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
+from omnirelay.journal.events import Event
 from omnirelay.model import limits
 from omnirelay.model.items import ErrorInfo, Payload, PendingItem, Token, Wire
 
@@ -234,7 +235,7 @@ class InspectRequest(Wire, frozen=True, gc=False):
     resource_id: Text | None = None
 
 
-class InspectResponse(Wire, frozen=True, gc=False):
+class InspectResponse(Wire, frozen=True):
     state: str
     """`ready`, `parked` (another item of its resource is leased), `delayed`, `leased` or `dead`."""
     item: PendingItem
@@ -244,8 +245,8 @@ class InspectResponse(Wire, frozen=True, gc=False):
     granted_at: datetime | None = None
     expires_at: datetime | None = None
     fence: int | None = None
-    history: tuple[Any, ...] = ()
-    """The last events about it, oldest first, as in `events`. Any: an Event in its JSON form."""
+    history: tuple[Event, ...] = ()
+    """The last events about it, oldest first."""
 
 
 class DeadLettersRequest(Wire, frozen=True, gc=False):

@@ -6,7 +6,7 @@
     ├── PermissionDenied       NotHolder
     ├── Unimplemented
     ├── Cancelled
-    ├── UnknownToken
+    ├── UnknownToken, UnknownItem
     ├── StaleToken             (expired, failed, superseded; carries the current fence)
     ├── SequenceConflict
     ├── ResourceExhausted      QueueFull, Backpressure, Overloaded, DiskFull, TooLarge
@@ -101,6 +101,14 @@ class UnknownToken(OmniRelayError):
             f"no lease on item {sequence_id} is known: it was never granted or is long over",
             sequenceId=sequence_id,
         )
+
+
+class UnknownItem(OmniRelayError):
+    status = "NOT_FOUND"
+    code = "error.resourcelease.unknown_item"
+
+    def __init__(self, resource_type: str, resource_id: str | None) -> None:
+        super().__init__(f"no item about {resource_type} {resource_id} is in the queue")
 
 
 class StaleToken(OmniRelayError):

@@ -35,6 +35,8 @@ PAGE_BYTES_MAX: Final = 4 << 20
 """Body bytes one drain page may carry; the page ends early rather than pass it."""
 WAIT_MS_MAX: Final = 3600 * 1000
 HISTORY_TAIL_MAX: Final = 50
+HISTORY_EVENTS_MAX: Final = 20_000
+"""Events at the end of the journal that `inspect` looks through for an item's history."""
 
 # -- one call over a wire ---------------------------------------------------------------------
 WIRE_NUMBER_MAX: Final = (1 << 53) - 1
@@ -66,3 +68,18 @@ SINK_HELD_EVENTS_MAX: Final = 10_000
 PEER_POSITIONS_MAX: Final = 10_000
 PRUNE_ENVELOPES_MAX: Final = 256
 """Envelopes one pruning step deletes, so that it never holds the writer for long."""
+
+# -- identity ---------------------------------------------------------------------------------
+BEARER_BYTES_MAX: Final = 16 << 10
+BEARER_LIFETIME_S_MAX: Final = 366 * 24 * 3600
+BEARER_LEEWAY_S_MAX: Final = 300
+KEY_SET_BYTES_MAX: Final = 256 << 10
+KEYS_MAX: Final = 64
+"""Keys one issuer may publish."""
+VERIFIED_BEARERS_MAX: Final = 4096
+"""Bearer tokens whose signature need not be checked again; the oldest is forgotten first."""
+USED_BEARERS_MAX: Final = 100_000
+"""Ids of single-use bearer tokens remembered until they expire; the next one is refused."""
+DECISIONS_MAX: Final = 8192
+"""Answers of the policy that are remembered."""
+GRANTS_MAX: Final = 10_000

@@ -1,0 +1,80 @@
+"""One lease component: a namespace and the queue behind it, as every verb sees them.
+
+Each verb is one corridor: stamp the command with who was proved to call, hand it in at the desk,
+translate what comes back.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from typing import Protocol, TypeVar
+
+from omnirelay.journal.events import Event
+from omnirelay.lease.answers import Answer, Leased
+from omnirelay.lease.commands import Command
+from omnirelay.mesh.calls import AnyCall, Call, LeaseCall, Outcome
+from omnirelay.mesh.desk import Desk
+from omnirelay.mesh.wire import LeaseBatchRequest, LeaseRequest, WorkRequest
+from omnirelay.model.errors import OmniRelayError
+from omnirelay.model.items import ANONYMOUS
+from omnirelay.rpc.meta import RequestMeta
+
+A = TypeVar("A", bound=Answer)
+
+
+class Queue(Protocol):
+    """What a component needs of the shard behind it."""
+
+    def offer(self, call: AnyCall) -> None:
+        """Raises Overloaded or Closed; the reply comes on any thread."""
+
+    def events(self, after: int, *, follow: bool) -> AsyncGenerator[Event]: ...
+
+
+class Component:
+    """Belongs to the event loop that it is made on."""
+
+    def __init__(self, namespace: str, queue: Queue) -> None:
+        self.namespace = namespace
+        self.queue = queue
+        self.desk = Desk(asyncio.get_running_loop(), queue.offer)
+
+    async def all(
+        self, commands: Sequence[Command], *, wait_ms: int | None = None
+    ) -> Sequence[Outcome]:
+        return await self.desk.call(Call(commands, wait_ms=wait_ms))
+
+    async def one(self, command: Command, kind: type[A]) -> A:
+        """The answer; a refusal is raised."""
+        outcome = (await self.desk.call(Call((command,))))[0]
+        if isinstance(outcome, OmniRelayError):
+            raise outcome
+        assert isinstance(outcome, kind)
+        return outcome
+
+    async def lease(
+        self,
+        meta: RequestMeta,
+        wanted: LeaseRequest | LeaseBatchRequest | WorkRequest,
+        *,
+        max_items: int,
+        wait_ms: int,
+        request_id: str | None = None,
+    ) -> tuple[Leased, ...]:
+        call = LeaseCall(
+            max_items=max_items,
+            wait_ms=wait_ms,
+            resource_types=wanted.resource_types,
+            lease_duration_ms=wanted.lease_duration_ms,
+            request_id=request_id,
+            peer_id=peer_of(meta, wanted.peer_id),
+            principal=meta.principal,
+            proof=meta.proof,
+        )
+        return await self.desk.lease(call)
+
+
+def peer_of(meta: RequestMeta, named: str | None = None) -> str | None:
+    """The worker: as the body names it, else the proved caller, else what the header says."""
+    if named is not None and named.strip():
+        return named
+    return meta.principal if meta.principal != ANONYMOUS else meta.peer_id

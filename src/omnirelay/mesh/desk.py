@@ -1,0 +1,98 @@
+"""Where an event loop hands calls in to a shard and gets their outcomes back.
+
+A shard takes calls from any thread and answers on whichever took the turn. A desk belongs to one
+loop: it turns each call into something to await, brings all outcomes that are there over in one
+wake-up, and gives back at once what was leased for somebody who has gone.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from omnirelay.lease.answers import Leased
+from omnirelay.lease.commands import Release
+from omnirelay.mesh.calls import AnyCall, Call, LeaseCall, LeaseReply, Outcome, unheard
+from omnirelay.model.errors import NothingToLease, OmniRelayError
+
+Answers = asyncio.Future[Sequence[Outcome]]
+
+
+class Desk:
+    """Made on the thread of its loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, offer: Callable[[AnyCall], None]) -> None:
+        self._loop = loop
+        self._thread = threading.get_ident()
+        self._offer = offer
+        self._posted: deque[tuple[AnyCall, Answers, Sequence[Outcome]]] = deque()
+        self._scheduled = False
+
+    async def call(self, call: Call) -> Sequence[Outcome]:
+        """One outcome a command, in order. Raises Overloaded or Closed."""
+        return await self._expect(call)
+
+    async def lease(self, call: LeaseCall) -> tuple[Leased, ...]:
+        """Empty if nothing came within the wait. A caller that is cancelled keeps no lease."""
+        future = self._expect(call)
+        try:
+            return leases_of(await future)
+        except asyncio.CancelledError:
+            call.withdrawn = True
+            if future.done() and not future.cancelled():  # it came in the moment we were cancelled
+                self._give_back(call, future.result())
+            raise
+
+    def release(self, leases: Sequence[Leased], principal: str) -> None:
+        """Hand back, untried, what nobody will work on."""
+        if leases:
+            releases = [Release(token=one.token, principal=principal) for one in leases]
+            try:
+                self._offer(Call(releases, unheard))
+            except OmniRelayError:
+                return  # closed or overloaded: they expire instead
+
+    def _expect(self, call: AnyCall) -> Answers:
+        future: Answers = self._loop.create_future()
+        call.reply = partial(self._post, call, future)
+        self._offer(call)
+        return future
+
+    def _post(self, call: AnyCall, future: Answers, outcomes: Sequence[Outcome]) -> None:
+        if threading.get_ident() == self._thread:
+            self._settle(call, future, outcomes)
+            return
+        self._posted.append((call, future, outcomes))
+        if not self._scheduled:
+            self._scheduled = True
+            try:
+                self._loop.call_soon_threadsafe(self._hand_out)
+            except RuntimeError:
+                self._scheduled = False
+                self._give_back(call, outcomes)  # the loop has ended
+
+    def _hand_out(self) -> None:
+        self._scheduled = False
+        while self._posted:
+            self._settle(*self._posted.popleft())
+
+    def _settle(self, call: AnyCall, future: Answers, outcomes: Sequence[Outcome]) -> None:
+        if not future.done():
+            future.set_result(outcomes)
+        elif future.cancelled():
+            self._give_back(call, outcomes)
+
+    def _give_back(self, call: AnyCall, outcomes: Sequence[Outcome]) -> None:
+        if isinstance(call, LeaseCall) and isinstance(outcomes[0], LeaseReply):
+            self.release(outcomes[0].leases, call.principal)
+
+
+def leases_of(outcomes: Sequence[Outcome]) -> tuple[Leased, ...]:
+    outcome = outcomes[0]
+    if isinstance(outcome, LeaseReply):
+        return outcome.leases
+    assert isinstance(outcome, OmniRelayError)
+    if isinstance(outcome, NothingToLease):
+        return ()
+    raise outcome

@@ -1,0 +1,144 @@
+"""Producing and working: the verbs every program calls, one at a time and in batches."""
+
+from omnirelay.lease.answers import Accepted, Beat, Beats, Done, Returned, Stats
+from omnirelay.lease.commands import Complete, Enqueue, Fail, Heartbeat, ReadStats, Release
+from omnirelay.mesh import wire
+from omnirelay.mesh.component import Component, peer_of
+from omnirelay.mesh.translate import (
+    depths_after,
+    enqueue_result,
+    lease_response,
+    token_result,
+)
+from omnirelay.model.errors import InvalidPayload, OmniRelayError
+from omnirelay.model.items import Payload, to_time
+from omnirelay.rpc.meta import RequestMeta
+
+_SUCCESS = wire.TokenResponse(True)
+_NO_PAYLOAD = Payload("", "")
+
+
+class Verbs:
+    def __init__(self, component: Component) -> None:
+        self._component = component
+
+    async def enqueue(
+        self, meta: RequestMeta, request: wire.EnqueueRequest
+    ) -> wire.EnqueueResponse:
+        if request.payload is None:
+            raise InvalidPayload("required", "a payload is required")
+        accepted = await self._component.one(enqueue_of(meta, request), Accepted)
+        stats = wire.Depths(accepted.pending_count, accepted.active_lease_count)
+        return wire.EnqueueResponse(stats, accepted.sequence_id, accepted.duplicate)
+
+    async def enqueue_batch(
+        self, meta: RequestMeta, request: wire.EnqueueBatchRequest
+    ) -> wire.EnqueueBatchResponse:
+        commands = [enqueue_of(meta, item) for item in request.items]
+        outcomes = await self._component.all(commands) if commands else ()
+        stats = depths_after(outcomes)
+        if stats is None:
+            read = await self._component.one(ReadStats(), Stats)
+            stats = wire.Depths(read.pending_count, read.active_lease_count)
+        return wire.EnqueueBatchResponse(stats, tuple(map(enqueue_result, outcomes)))
+
+    async def lease(
+        self, meta: RequestMeta, request: wire.LeaseRequest
+    ) -> wire.LeaseResponse | None:
+        leases = await self._component.lease(
+            meta, request, max_items=1, wait_ms=request.wait_ms, request_id=request.request_id
+        )
+        return lease_response(leases[0]) if leases else None
+
+    async def lease_batch(
+        self, meta: RequestMeta, request: wire.LeaseBatchRequest
+    ) -> wire.LeaseBatchResponse:
+        leases = await self._component.lease(
+            meta,
+            request,
+            max_items=request.max_items,
+            wait_ms=request.wait_ms,
+            request_id=request.request_id,
+        )
+        return wire.LeaseBatchResponse(tuple(map(lease_response, leases)))
+
+    async def heartbeat(
+        self, meta: RequestMeta, request: wire.TokenRequest
+    ) -> wire.HeartbeatResponse:
+        command = Heartbeat(
+            tokens=(request.ownership_token,), principal=meta.principal, proof=meta.proof
+        )
+        beat = (await self._component.one(command, Beats)).outcomes[0]
+        if isinstance(beat, OmniRelayError):
+            raise beat
+        assert isinstance(beat, Beat)
+        return wire.HeartbeatResponse(True, to_time(beat.expires_at), beat.remaining_ms)
+
+    async def heartbeat_batch(
+        self, meta: RequestMeta, request: wire.TokenBatchRequest
+    ) -> wire.TokenBatchResponse:
+        principal, proof = meta.principal, meta.proof
+        outcomes = await self._component.all(
+            [
+                Heartbeat(tokens=(token,), principal=principal, proof=proof)
+                for token in request.ownership_tokens
+            ]
+        )
+        return wire.TokenBatchResponse(tuple(map(token_result, outcomes)))
+
+    async def complete(self, meta: RequestMeta, request: wire.TokenRequest) -> wire.TokenResponse:
+        token = request.ownership_token
+        await self._component.one(
+            Complete(token=token, principal=meta.principal, proof=meta.proof), Done
+        )
+        return _SUCCESS
+
+    async def complete_batch(
+        self, meta: RequestMeta, request: wire.TokenBatchRequest
+    ) -> wire.TokenBatchResponse:
+        principal, proof = meta.principal, meta.proof
+        outcomes = await self._component.all(
+            [
+                Complete(token=token, principal=principal, proof=proof)
+                for token in request.ownership_tokens
+            ]
+        )
+        return wire.TokenBatchResponse(tuple(map(token_result, outcomes)))
+
+    async def fail(self, meta: RequestMeta, request: wire.FailRequest) -> wire.FailResponse:
+        returned = await self._component.one(fail_of(meta, request), Returned)
+        return wire.FailResponse(True, returned.disposition, returned.attempt)
+
+    async def release(self, meta: RequestMeta, request: wire.TokenRequest) -> wire.TokenResponse:
+        token = request.ownership_token
+        await self._component.one(
+            Release(token=token, principal=meta.principal, proof=meta.proof), Done
+        )
+        return _SUCCESS
+
+
+def enqueue_of(meta: RequestMeta, request: wire.EnqueueRequest) -> Enqueue:
+    """An item of a batch without a payload becomes one that is refused by itself."""
+    return Enqueue(
+        payload=request.payload or _NO_PAYLOAD,
+        delay_ms=request.delay_ms,
+        priority=request.priority,
+        max_attempts=request.max_attempts,
+        lease_duration_ms=request.lease_duration_ms,
+        principal=meta.principal,
+        proof=meta.proof,
+        peer_id=peer_of(meta),
+    )
+
+
+def fail_of(meta: RequestMeta, request: wire.FailRequest) -> Fail:
+    return Fail(
+        token=request.ownership_token,
+        reason=request.reason,
+        error_code=request.error_code,
+        requeue=request.requeue,
+        metadata=request.metadata,
+        delay_ms=request.delay_ms,
+        principal=meta.principal,
+        proof=meta.proof,
+    )

@@ -1,0 +1,134 @@
+"""The duplex `work`: credits and acknowledgements go up, leases and results come down.
+
+What was leased but never reached the caller goes back at once, untried.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import TYPE_CHECKING
+
+from omnirelay.lease.commands import Command, Complete, Heartbeat, Release
+from omnirelay.mesh.component import Component
+from omnirelay.mesh.translate import lease_response, token_result
+from omnirelay.mesh.verbs import fail_of
+from omnirelay.mesh.wire import WorkRequest, WorkResponse, WorkResult
+from omnirelay.model import limits
+from omnirelay.rpc.meta import RequestMeta
+
+if TYPE_CHECKING:
+    from omnirelay.lease.answers import Leased
+    from omnirelay.model.items import Token
+
+
+class Work:
+    def __init__(self, component: Component) -> None:
+        self._component = component
+
+    async def __call__(
+        self, meta: RequestMeta, messages: AsyncIterator[WorkRequest]
+    ) -> AsyncGenerator[WorkResponse]:
+        shift = _Shift(self._component, meta)
+        tasks = [asyncio.create_task(shift.read(messages)), asyncio.create_task(shift.grant())]
+        try:
+            async for response in shift.responses(tasks[0]):
+                yield response
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            shift.hand_back()
+
+
+class _Shift:
+    """One caller at work, from its first message to its last."""
+
+    def __init__(self, component: Component, meta: RequestMeta) -> None:
+        self._component = component
+        self._meta = meta
+        self._wanted = WorkRequest()
+        self._credits = 0
+        self._more = asyncio.Event()
+        self._out: deque[WorkResponse] = deque()
+        self._leased: deque[tuple[Leased, ...]] = deque()
+        self._ready = asyncio.Event()
+
+    async def read(self, messages: AsyncIterator[WorkRequest]) -> None:
+        is_first = True
+        try:
+            async for message in messages:
+                if is_first:
+                    self._wanted, is_first = message, False
+                self._credits = min(self._credits + message.credits, limits.BATCH_MAX)
+                if self._credits:
+                    self._more.set()
+                results = await self._settle(message)
+                if results:
+                    self._out.append(WorkResponse(results=results))
+                    self._ready.set()
+        finally:
+            self._ready.set()
+
+    async def _settle(self, message: WorkRequest) -> tuple[WorkResult, ...]:
+        meta = self._meta
+        who, proof = meta.principal, meta.proof
+        asked: list[tuple[Token, Command]] = [
+            *(
+                (token, Complete(token=token, principal=who, proof=proof))
+                for token in message.complete
+            ),
+            *(
+                (token, Release(token=token, principal=who, proof=proof))
+                for token in message.release
+            ),
+            *(
+                (token, Heartbeat(tokens=(token,), principal=who, proof=proof))
+                for token in message.heartbeat
+            ),
+            *((failed.ownership_token, fail_of(meta, failed)) for failed in message.fail),
+        ]
+        if not asked:
+            return ()
+        outcomes = await self._component.all([command for _, command in asked])
+        return tuple(
+            WorkResult(token, token_result(outcome))
+            for (token, _), outcome in zip(asked, outcomes, strict=True)
+        )
+
+    async def grant(self) -> None:
+        while True:
+            await self._more.wait()
+            leases = await self._component.lease(
+                self._meta,
+                self._wanted,
+                max_items=self._credits,
+                wait_ms=limits.WAIT_MS_MAX,
+            )
+            self._credits -= len(leases)
+            if self._credits <= 0:
+                self._more.clear()
+            if leases:
+                self._leased.append(leases)
+                self._ready.set()
+
+    async def responses(self, reading: "asyncio.Task[None]") -> AsyncGenerator[WorkResponse]:
+        """Until the caller has said its last and everything it asked for is answered."""
+        while True:
+            self._ready.clear()
+            while self._out:
+                yield self._out.popleft()
+            while self._leased:
+                # Off the list as it leaves: what is still there at the end is handed back.
+                yield WorkResponse(leases=tuple(map(lease_response, self._leased.popleft())))
+            if reading.done():
+                if reading.exception() is not None:
+                    reading.result()
+                if not self._out:
+                    return
+                continue
+            await self._ready.wait()
+
+    def hand_back(self) -> None:
+        for leases in self._leased:
+            self._component.desk.release(leases, self._meta.principal)
+        self._leased.clear()
