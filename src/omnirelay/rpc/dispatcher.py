@@ -1,4 +1,4 @@
-"""From a request to its reply: find the procedure, run the chain, map what goes wrong."""
+"""From a request to its reply: find the procedure, run the chain."""
 
 from collections.abc import Sequence
 
@@ -8,14 +8,15 @@ from omnirelay.rpc.procedure import Handler, Procedure, Registry
 
 
 class Dispatcher:
-    """One for all transports of a node, so that the same call meets the same chain everywhere."""
+    """One for all transports of a node, so that the same call meets the same chain everywhere. It
+    is a `Handler`: an inbound calls it, and so may an outbound inside one process."""
 
     def __init__(self, registry: Registry, middleware: Sequence[Middleware] = ()) -> None:
         self.registry = registry
         self._middleware = tuple(middleware)
         self._chains: dict[str, Handler] = {}
 
-    async def dispatch(self, request: Request) -> Reply:
+    async def __call__(self, request: Request) -> Reply:
         """Raises OmniRelayError; a transport turns it into its own status by `rpc.status`."""
         procedure = self.registry.find(request.meta.procedure)
         return await self._chain_of(procedure)(request)

@@ -68,6 +68,11 @@ class Registry:
             raise Unimplemented(f"no procedure {name[:200]!r} is served here")
         return procedure
 
+    def kind_of(self, name: str) -> Kind | None:
+        """None for a procedure that is not served here: its caller hears so when it is called."""
+        procedure = self._procedures.get(name)
+        return None if procedure is None else procedure.kind
+
     def __iter__(self) -> Iterator[Procedure]:
         return iter(self._procedures.values())
 
