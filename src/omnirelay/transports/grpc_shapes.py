@@ -85,7 +85,7 @@ class Shapes:
         shape = Shape(kind, message)
         described = inspect.type_info(kind)
         assert isinstance(described, inspect.StructType)
-        protos = {one.name: cast(FieldDescriptor, one) for one in message.DESCRIPTOR.fields}
+        protos = {one.name: cast("FieldDescriptor", one) for one in message.DESCRIPTOR.fields}
         for field in described.fields:
             proto = protos.pop(field.name, None) or protos.pop(_without_mark(field.name), None)
             if proto is None:

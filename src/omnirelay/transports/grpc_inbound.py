@@ -1,0 +1,192 @@
+"""Calls that come in over gRPC: typed services, JSON pass-through, health, reflection."""
+
+import asyncio
+import socket
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from omnirelay.model import limits
+from omnirelay.model.errors import InvalidOption, Unavailable, Unimplemented
+from omnirelay.model.ports import Clock
+from omnirelay.rpc.meta import Certificate
+from omnirelay.rpc.procedure import Handler, Kind, Registry
+from omnirelay.transports.grpc_call import Call, Context, Surroundings
+from omnirelay.transports.grpc_health import Health, Reflection
+from omnirelay.transports.grpc_service import NAMESPACE, RESOURCE_LEASE, TypedService
+from omnirelay.transports.grpc_tls import ServerSecrets, TlsSource
+
+_MANY_ANSWERS = (Kind.SERVER_STREAM, Kind.DUPLEX)
+_MANY_QUESTIONS = (Kind.CLIENT_STREAM, Kind.DUPLEX)
+
+OPTIONS = (
+    ("grpc.so_reuseport", 0),  # a taken address is an error, not a second listener
+    ("grpc.max_receive_message_length", limits.MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", -1),  # the dispatcher bounds what goes out
+    ("grpc.max_metadata_size", limits.HEADER_BYTES_MAX),
+    ("grpc.absolute_max_metadata_size", limits.HEADER_BYTES_MAX),
+    ("grpc.max_concurrent_streams", limits.CALLS_PER_CONNECTION_MAX),
+    # A peer that is gone without a word is noticed; one that pings too often is dropped.
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    ("grpc.http2.max_ping_strikes", 2),
+)
+
+
+class GrpcInbound:
+    """`handler` is the dispatcher's. `registry` says which kind a JSON procedure is of, since gRPC
+    must know before it calls.
+
+    `read_certificate` describes a client certificate (PEM) that TLS has verified, or refuses it.
+    """
+
+    name = "grpc"
+
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        host: str,
+        port: int,
+        clock: Clock,
+        registry: Registry,
+        tls: TlsSource | None = None,
+        read_certificate: Callable[[bytes], Certificate] | None = None,
+        services: Sequence[TypedService] = (RESOURCE_LEASE,),
+    ) -> None:
+        self._handler = handler
+        self._host = host
+        self._port = port
+        self._clock = clock
+        self._registry = registry
+        self._secrets = None if tls is None else ServerSecrets(tls)
+        self._services = tuple(services)
+        self._health = Health([service.name for service in services])
+        self._server: grpc.aio.Server | None = None
+        # Parsing costs more than the rest of a small call; a connection shows the same one again.
+        self._read = None if read_certificate is None else lru_cache(1024)(read_certificate)
+
+    @property
+    def url(self) -> str:
+        scheme = "grpc" if self._secrets is None else "grpcs"
+        return f"{scheme}://{_bracketed(self._host)}:{self._port}"
+
+    async def start(self) -> None:
+        await _check_address(self._host, self._port)
+        around = Surroundings(self._handler, self._clock, self._certificate_of)
+        server = grpc.aio.server(options=OPTIONS, maximum_concurrent_rpcs=limits.WAITERS_MAX)
+        names = [service.name for service in self._services]
+        server.add_generic_rpc_handlers(
+            (
+                self._health.handler(),
+                Reflection(names),
+                Routes(around, self._services, self._registry),
+            )
+        )
+        address = f"{_bracketed(self._host)}:{self._port}"
+        try:
+            if self._secrets is None:
+                self._port = server.add_insecure_port(address)
+            else:
+                self._port = server.add_secure_port(address, self._secrets.credentials())
+        except RuntimeError:
+            raise Unavailable(f"cannot listen on {address}: it is taken or not ours") from None
+        await server.start()
+        self._server = server
+
+    async def stop(self, grace_s: float) -> None:
+        server, self._server = self._server, None
+        if server is None:
+            return
+        await self._health.close()
+        await server.stop(grace_s)
+
+    async def set_serving(self, serving: bool) -> None:
+        """What health checks hear; calls are answered either way."""
+        await self._health.set_serving(serving)
+
+    def reload_tls(self) -> None:
+        """New connections get what the source gives now; certificates are read afresh. Raises
+        InvalidOption, and changes nothing, if the source gives no key and chain."""
+        if self._secrets is not None:
+            self._secrets.reload()
+        if self._read is not None:
+            self._read.cache_clear()
+
+    def _certificate_of(self, context: Context) -> Certificate | None:
+        if self._secrets is None or self._read is None:
+            return None
+        for pem in context.auth_context().get("x509_pem_cert", ()):
+            return self._read(pem)
+        return None
+
+
+class Routes(grpc.GenericRpcHandler):
+    """Any: bytes both ways; nothing here reads a message."""
+
+    def __init__(
+        self, around: Surroundings, services: Sequence[TypedService], registry: Registry
+    ) -> None:
+        self._around = around
+        self._registry = registry
+        self._typed = {
+            path: (service, method)
+            for service in services
+            for path, method in service.by_path.items()
+        }
+
+    def service(
+        self, handler_call_details: grpc.HandlerCallDetails
+    ) -> "grpc.RpcMethodHandler[Any, Any]":
+        details = handler_call_details
+        metadata = tuple(details.invocation_metadata)
+        found = self._typed.get(details.method)
+        if found is None:
+            return self._plain(details.method, metadata)
+        service, method = found
+        namespace = str(dict(metadata).get(NAMESPACE, service.namespace))
+        call = Call(
+            self._around,
+            f"{namespace}::{method.verb}",
+            metadata,
+            codec=service.codec,
+            takes_many=method.takes_many,
+        )
+        return _answering(call, gives_many=method.gives_many)
+
+    def _plain(self, path: str, metadata: Any) -> "grpc.RpcMethodHandler[Any, Any]":
+        """`/{service}/{procedure}` with the bytes of whatever encoding the metadata names."""
+        namespace, _, verb = path.removeprefix("/").partition("/")
+        name = f"{namespace}::{verb}"
+        try:
+            kind = self._registry.find(name).kind
+        except Unimplemented:
+            # The dispatcher refuses it again, in words every transport shares, and without waiting
+            # for a message that may never come.
+            kind = Kind.DUPLEX
+        call = Call(self._around, name, metadata, codec=None, takes_many=kind in _MANY_QUESTIONS)
+        return _answering(call, gives_many=kind in _MANY_ANSWERS)
+
+
+def _answering(call: Call, *, gives_many: bool) -> "grpc.RpcMethodHandler[Any, Any]":
+    if gives_many:
+        return grpc.stream_stream_rpc_method_handler(call.many)
+    return grpc.stream_unary_rpc_method_handler(call.one)
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+async def _check_address(host: str, port: int) -> None:
+    if not 0 <= port <= 65535:
+        raise InvalidOption(f"port {port} must be between 0 and 65535")
+    try:
+        await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise InvalidOption(f"{host[:200]!r} is no address of this machine") from None

@@ -1,0 +1,200 @@
+"""Calls that go out over gRPC."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+
+from omnirelay.model import limits
+from omnirelay.model.errors import Closed, DeadlineExceeded, InvalidArgument
+from omnirelay.model.ports import Clock
+from omnirelay.rpc import headers as names
+from omnirelay.rpc.codec import JSON, Codec
+from omnirelay.rpc.meta import Reply, Request, RequestMeta, Response, Stream
+from omnirelay.transports.grpc_errors import refusal_of
+from omnirelay.transports.grpc_messages import Messages
+from omnirelay.transports.grpc_service import (
+    EMPTY_KEY,
+    NAMESPACE,
+    RESOURCE_LEASE,
+    STREAM_MARK,
+    Method,
+    TypedService,
+)
+from omnirelay.transports.grpc_tls import TlsSource, channel_credentials
+
+OPTIONS: Final = (
+    ("grpc.max_receive_message_length", limits.MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", limits.MESSAGE_BYTES_MAX),
+    ("grpc.max_metadata_size", limits.HEADER_BYTES_MAX),
+    ("grpc.absolute_max_metadata_size", limits.HEADER_BYTES_MAX),
+    # Each outbound has its own connection: heartbeats must not queue behind a large batch.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),  # nodes talk to one another, not through a proxy for browsing
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 5_000),
+)
+
+# What belongs to one hop or to gRPC itself. The deadline travels as gRPC's own.
+_NOT_PASSED_ON: Final = frozenset(
+    [
+        "host",
+        "connection",
+        "content-length",
+        "content-type",
+        "accept-encoding",
+        "te",
+        "user-agent",
+        "transfer-encoding",
+        "upgrade",
+        "rpc-procedure",
+        "rpc-encoding",
+        "rpc-ttl-ms",
+        "rpc-deadline",
+    ]
+)
+
+
+class GrpcOutbound:
+    """A request encoded with `codec` goes to the typed service where that has the verb; any other
+    goes to `/{namespace}/{verb}` as the bytes it is."""
+
+    name = "grpc"
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        clock: Clock,
+        tls: TlsSource | None = None,
+        server_name: str | None = None,
+        headers: Sequence[tuple[str, str]] = (),
+        typed: bool = True,
+        service: TypedService = RESOURCE_LEASE,
+    ) -> None:
+        """`target` is `host:port`. `server_name` is whom the certificate must name, if not the
+        host. `headers` go with every call."""
+        self.codec: Codec = service.codec if typed else JSON
+        self._target = target
+        self._clock = clock
+        self._tls = tls
+        self._options: tuple[tuple[str, int | str], ...] = OPTIONS
+        if server_name is not None:
+            self._options = (*OPTIONS, ("grpc.ssl_target_name_override", server_name))
+        self._headers = {name.lower(): value for name, value in headers}
+        self._service = service
+        self._channel: grpc.aio.Channel | None = None
+        # Any: bytes both ways; made once a path, since making one costs more than a small call.
+        self._unary: dict[str, grpc.aio.UnaryUnaryMultiCallable[Any, Any]] = {}
+
+    async def start(self) -> None:
+        if self._channel is not None:
+            return
+        if self._tls is None:
+            self._channel = grpc.aio.insecure_channel(self._target, self._options)
+        else:
+            credentials = channel_credentials(self._tls)
+            self._channel = grpc.aio.secure_channel(self._target, credentials, self._options)
+
+    async def stop(self) -> None:
+        channel, self._channel = self._channel, None
+        self._unary.clear()
+        if channel is not None:
+            await channel.close()
+
+    async def __call__(self, request: Request) -> Reply:
+        if self._channel is None:
+            raise Closed("the outbound is not started, or stopped already")
+        timeout_s = self._timeout_s(request.meta)
+        method = self._method(request)
+        metadata = self._metadata(request, method)
+        if method is not None and not method.takes_many and not method.gives_many:
+            return await self._single(method.path, request.body, timeout_s, metadata)
+        path = _plain_path(request.meta) if method is None else method.path
+        messages = Messages(self._channel, path, request, timeout_s=timeout_s, metadata=metadata)
+        opening = await messages.opening()
+        if STREAM_MARK in opening:
+            return Stream(messages)
+        body = await messages.only()
+        return _response(body, await messages.trailers())
+
+    async def _single(
+        self, path: str, body: bytes, timeout_s: float | None, metadata: "_Metadata"
+    ) -> Response:
+        multi = self._unary.get(path)
+        if multi is None:
+            assert self._channel is not None
+            multi = self._unary[path] = self._channel.unary_unary(path)
+        call = multi(body, timeout=timeout_s, metadata=metadata)
+        try:
+            answer = await call
+            trailers = await call.trailing_metadata()
+        except grpc.aio.AioRpcError as error:
+            raise refusal_of(error.code(), error.details(), error.trailing_metadata()) from None
+        return _response(answer, trailers)
+
+    def _method(self, request: Request) -> Method | None:
+        if request.codec is not self._service.codec:
+            return None
+        return self._service.by_verb.get(request.meta.verb)
+
+    def _timeout_s(self, meta: RequestMeta) -> float | None:
+        if meta.expires_ms is None:
+            return None
+        left_ms = meta.expires_ms - self._clock.monotonic_ms()
+        if left_ms <= 0:
+            raise DeadlineExceeded("the deadline of the call has passed")
+        return left_ms / 1000
+
+    def _metadata(self, request: Request, method: Method | None) -> "_Metadata":
+        meta = request.meta
+        named = {
+            names.CALLER: meta.caller,
+            names.SHARD_KEY: meta.shard_key,
+            names.ROUTING_KEY: meta.routing_key,
+            names.ROUTING_DELEGATE: meta.routing_delegate,
+            names.PEER_ID: meta.peer_id,
+        }
+        pairs = {**self._headers, **_passed_on(meta.headers)}
+        pairs.update((name, value) for name, value in named.items() if value is not None)
+        if method is not None:
+            pairs[NAMESPACE] = meta.namespace
+        else:
+            plain = request.codec is not self._service.codec
+            pairs[names.ENCODING] = request.codec.name if plain else JSON.name
+        return tuple(_checked(name, value) for name, value in pairs.items())
+
+
+_Metadata = tuple[tuple[str, str], ...]
+
+
+def _passed_on(headers: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in headers.items()
+        if name not in _NOT_PASSED_ON and not name.startswith((":", "grpc-"))
+    }
+
+
+def _checked(name: str, value: str) -> tuple[str, str]:
+    if not value.isascii() or not value.isprintable() or name.endswith("-bin"):
+        raise InvalidArgument(f"{name[:80]} is no metadata gRPC can carry: printable ASCII only")
+    return name, value
+
+
+def _plain_path(meta: RequestMeta) -> str:
+    path = f"/{meta.namespace}/{meta.verb}"
+    if not path.isascii() or not path.isprintable():
+        raise InvalidArgument(f"{meta.procedure[:80]!r} is no procedure gRPC can name")
+    return path
+
+
+def _response(body: bytes, trailers: Any) -> Response:
+    # Any: gRPC's own collection of pairs.
+    headers = {name: value for name, value in trailers if isinstance(value, str)}
+    empty = headers.pop(EMPTY_KEY, None) is not None
+    return Response(body, headers, empty)
