@@ -1,0 +1,108 @@
+"""Lease calls made in the same turn for the same kind of work become one call for several.
+
+What comes is dealt out in the order it was asked for. Who got nothing asks again with what is left
+of its wait; what comes for somebody who has gone goes to the next, or back to the queue.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from omnirelay.lease.answers import Leased
+from omnirelay.model import limits
+from omnirelay.model.errors import OmniRelayError
+from omnirelay.model.ports import Clock
+from omnirelay.sdk.link import Wish
+
+Ask = Callable[[Wish], Awaitable[tuple[Leased, ...]]]
+Leases = asyncio.Future[tuple[Leased, ...]]
+
+
+class _Sort(NamedTuple):
+    """Wishes that differ in none of these may travel together."""
+
+    wait_ms: int
+    resource_types: tuple[str, ...] | None
+    lease_duration_ms: int | None
+    peer_id: str | None
+
+
+class _Party:
+    def __init__(self, sort: _Sort) -> None:
+        self.sort = sort
+        self.members: list[Leases] = []
+        self.task: asyncio.Task[None] | None = None
+
+    def living(self) -> list[Leases]:
+        return [member for member in self.members if not member.done()]
+
+
+class Taker:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        ask: Ask,
+        give_back: Callable[[tuple[Leased, ...]], None],
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._ask = ask
+        self._give_back = give_back
+        self._forming: dict[_Sort, _Party] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def take(self, wish: Wish) -> tuple[Leased, ...]:
+        if wish.max_items != 1 or wish.request_id is not None:
+            return await self._alone(wish)
+        sort = _Sort(wish.wait_ms, wish.resource_types, wish.lease_duration_ms, wish.peer_id)
+        party = self._forming.get(sort)
+        if party is None or len(party.members) >= limits.BATCH_MAX:
+            if not self._forming:
+                self._loop.call_soon(self._go)
+            party = self._forming[sort] = _Party(sort)
+        member: Leases = self._loop.create_future()
+        party.members.append(member)
+        try:
+            return await member
+        except asyncio.CancelledError:
+            if member.done() and not member.cancelled() and member.exception() is None:
+                self._give_back(member.result())
+            member.cancel()
+            if party.task is not None and not party.living():
+                party.task.cancel()  # nobody waits any more: the node hears of it
+            raise
+
+    async def _alone(self, wish: Wish) -> tuple[Leased, ...]:
+        return await self._ask(wish)
+
+    def _go(self) -> None:
+        forming, self._forming = self._forming, {}
+        for party in forming.values():
+            party.task = self._loop.create_task(self._serve(party))
+            self._tasks.add(party.task)
+            party.task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, party: _Party) -> None:
+        until = self._clock.monotonic_ms() + party.sort.wait_ms
+        left_ms = party.sort.wait_ms
+        try:
+            while living := party.living():
+                wish = Wish(max_items=len(living), **party.sort._replace(wait_ms=left_ms)._asdict())
+                self._deal(party, await self._ask(wish))
+                left_ms = until - self._clock.monotonic_ms()
+                if left_ms <= 0:
+                    break
+        except OmniRelayError as error:
+            for member in party.living():
+                member.set_exception(error)
+        finally:
+            for member in party.living():
+                member.set_result(())
+
+    def _deal(self, party: _Party, leases: tuple[Leased, ...]) -> None:
+        living = party.living()
+        for member, leased in zip(living, leases, strict=False):
+            member.set_result((leased,))
+        if len(leases) > len(living):
+            self._give_back(leases[len(living) :])
