@@ -23,6 +23,7 @@ from omnirelay.model.errors import (
     UnknownToken,
 )
 from omnirelay.model.items import ErrorInfo, Payload, PendingItem, Token
+from omnirelay.sdk.addresses import Tls
 from omnirelay.sdk.arguments import new_item
 from omnirelay.sdk.client import Relay
 from omnirelay.sdk.connect import connect, connect_sync
@@ -61,6 +62,7 @@ __all__ = [
     "Stats",
     "SyncLease",
     "SyncRelay",
+    "Tls",
     "Token",
     "Unavailable",
     "UnknownToken",

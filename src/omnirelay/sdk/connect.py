@@ -1,6 +1,7 @@
 """From an address to a relay."""
 
 import asyncio
+import random
 import threading
 from collections.abc import Generator
 from typing import Any
@@ -8,31 +9,28 @@ from typing import Any
 from omnirelay.lease.options import QueueOptions
 from omnirelay.mesh.keeper import KeepOptions
 from omnirelay.model.errors import InvalidOption
-from omnirelay.sdk.arguments import named, proved
+from omnirelay.model.ports import RandomIds, SystemClock
+from omnirelay.sdk.addresses import Tls, is_node, opener
+from omnirelay.sdk.arguments import milliseconds, named, proved
 from omnirelay.sdk.client import Relay
 from omnirelay.sdk.engine import Engine
-from omnirelay.sdk.link import BlockingLink, EmbeddedLink
+from omnirelay.sdk.link import BlockingLink, EmbeddedLink, Link
+from omnirelay.sdk.remote import RemoteLink
 from omnirelay.sdk.sync import SyncRelay
+from omnirelay.sdk.threaded import ThreadedLink
 from omnirelay.stores.registry import is_journal
 
 
 class Connecting:
     """What `connect` returns: `async with connect(...)`, or await it and close by hand."""
 
-    def __init__(self, url: str, settings: dict[str, Any], *, peer_id: str | None) -> None:
-        self._url = url
-        self._settings = settings
+    def __init__(self, address: "_Embedded | _Remote", *, peer_id: str | None) -> None:
+        self._address = address
         self._peer_id = peer_id
         self._relay: Relay | None = None
 
     async def open(self) -> Relay:
-        opening = _Opening()
-        try:
-            engine = await asyncio.to_thread(opening.run, self._url, self._settings)
-        except asyncio.CancelledError:
-            opening.abandon()
-            raise
-        return Relay(EmbeddedLink(engine), peer_id=self._peer_id)
+        return Relay(await self._address.link(), peer_id=self._peer_id)
 
     def __await__(self) -> Generator[Any, None, Relay]:
         return self.open().__await__()
@@ -50,33 +48,116 @@ def connect(
     url: str,
     *,
     namespace: str = "resourcelease",
+    peer_id: str | None = None,
     options: QueueOptions | None = None,
     keep: KeepOptions | None = None,
     require: str | None = None,
-    peer_id: str | None = None,
+    token: str | None = None,
+    tls: Tls | None = None,
+    retry: float = 30.0,
 ) -> Connecting:
-    """`sqlite:///leases.db` or `memory:` embeds a queue in this process.
+    """`sqlite:///leases.db` or `memory:` embeds a queue in this process; `stream://`, `http://` or
+    `grpc://` (and their TLS forms) call a node, or the next of several parted by commas.
 
-    `require` is the least the journal must survive (process_kill, power_loss, node_loss); opening
-    fails if the store does not state it.
+    Embedded: `options` and `keep` are the queue's own; `require` is the least the journal must
+    survive (process_kill, power_loss, node_loss), opening fails if the store does not state it.
+    A node: `token` goes as bearer, `tls` names the files; a call that gets no answer is repeated
+    for `retry` seconds, which loses and doubles nothing.
     """
-    settings = _checked(namespace, options, keep, require)
-    return Connecting(url, settings, peer_id=None if peer_id is None else named("peer_id", peer_id))
+    peer_id = None if peer_id is None else named("peer_id", peer_id)
+    if is_node(url):
+        _refuse(options=options, keep=keep, require=require)
+        remote = _Remote(
+            url, named("namespace", namespace), peer_id=peer_id, token=token, tls=tls, retry=retry
+        )
+        return Connecting(remote, peer_id=peer_id)
+    _refuse(token=token, tls=tls)
+    embedded = _Embedded(url, _checked(namespace, options, keep, require))
+    return Connecting(embedded, peer_id=peer_id)
 
 
 def connect_sync(
     url: str,
     *,
     namespace: str = "resourcelease",
+    peer_id: str | None = None,
     options: QueueOptions | None = None,
     keep: KeepOptions | None = None,
     require: str | None = None,
-    peer_id: str | None = None,
+    token: str | None = None,
+    tls: Tls | None = None,
+    retry: float = 30.0,
 ) -> SyncRelay:
     """The same for threads. Close it, or use it with `with`."""
     peer_id = None if peer_id is None else named("peer_id", peer_id)
-    engine = _open(url, _checked(namespace, options, keep, require))
-    return SyncRelay(Relay(BlockingLink(engine), peer_id=peer_id))
+    link: Link
+    if is_node(url):
+        _refuse(options=options, keep=keep, require=require)
+        remote = _Remote(
+            url, named("namespace", namespace), peer_id=peer_id, token=token, tls=tls, retry=retry
+        )
+        link = ThreadedLink(remote.make)
+    else:
+        _refuse(token=token, tls=tls)
+        link = BlockingLink(_open(url, _checked(namespace, options, keep, require)))
+    return SyncRelay(Relay(link, peer_id=peer_id))
+
+
+def _refuse(**given: object) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise InvalidOption(f"{name} does not go with this address")
+
+
+class _Embedded:
+    def __init__(self, url: str, settings: dict[str, Any]) -> None:
+        self._url = url
+        self._settings = settings
+
+    async def link(self) -> Link:
+        opening = _Opening()
+        try:
+            engine = await asyncio.to_thread(opening.run, self._url, self._settings)
+        except asyncio.CancelledError:
+            opening.abandon()
+            raise
+        return EmbeddedLink(engine)
+
+
+class _Remote:
+    """Nothing is sent before the first call."""
+
+    def __init__(
+        self,
+        url: str,
+        namespace: str,
+        peer_id: str | None,
+        token: str | None,
+        tls: Tls | None,
+        retry: float,
+    ) -> None:
+        headers = {}
+        if peer_id is not None:
+            headers["x-peer-id"] = peer_id
+        if token is not None:
+            headers["authorization"] = f"Bearer {token}"
+        self._clock = SystemClock()
+        self._open_outbound = opener(url, clock=self._clock, headers=headers, tls=tls)
+        self._namespace = namespace
+        self._retry_s = milliseconds("retry", retry) / 1000
+
+    async def link(self) -> Link:
+        return self.make()
+
+    def make(self) -> RemoteLink:
+        return RemoteLink(
+            self._open_outbound,
+            self._namespace,
+            clock=self._clock,
+            ids=RandomIds(),
+            chance=random.random,
+            retry_s=self._retry_s,
+        )
 
 
 def _checked(
@@ -122,5 +203,8 @@ class _Opening:
 
 def _open(url: str, settings: dict[str, Any]) -> Engine:
     if not isinstance(url, str) or not is_journal(url):
-        raise InvalidOption(f"cannot connect to {url!r}: use sqlite:///path or memory:")
+        raise InvalidOption(
+            f"cannot connect to {url!r}: use sqlite:///path or memory:, or the address of a node, "
+            f"such as stream://127.0.0.1:7402"
+        )
     return Engine.open(url, **settings)

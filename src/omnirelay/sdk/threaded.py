@@ -1,0 +1,85 @@
+"""A remote link for threads: it lives on a loop of its own, and its callers block."""
+
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from omnirelay.journal.checkpoint import Apply
+from omnirelay.journal.events import Event
+from omnirelay.journal.follower import FollowerStatus
+from omnirelay.lease.answers import Leased
+from omnirelay.lease.commands import Command
+from omnirelay.mesh.calls import Outcome
+from omnirelay.model.items import Token
+from omnirelay.sdk.link import Wish
+from omnirelay.sdk.remote import RemoteLink
+from omnirelay.sdk.threads import LoopThread
+
+T = TypeVar("T")
+
+
+class ThreadedLink:
+    def __init__(self, make: Callable[[], RemoteLink]) -> None:
+        self._thread = LoopThread("omnirelay-remote")
+        try:
+            self._link = self._thread.call(_made(make))
+        except BaseException:
+            self._thread.stop()
+            raise
+
+    async def call(
+        self, commands: Sequence[Command], *, wait_ms: int | None = None
+    ) -> Sequence[Outcome]:
+        return self._wait(self._link.call(commands, wait_ms=wait_ms))
+
+    async def lease(self, wish: Wish) -> tuple[Leased, ...]:
+        return self._wait(self._link.lease(wish))
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        future = self._thread.start(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # an interrupted caller keeps no lease
+            raise
+
+    def beat(self, tokens: Sequence[Token], timeout_s: float) -> Sequence[Outcome]:
+        return self._link.beat(tokens, timeout_s)
+
+    async def events(self, after: int, *, follow: bool) -> AsyncGenerator[Event]:
+        events = self._link.events(after, follow=follow)
+        try:
+            while True:
+                event = self._wait(_next(events))
+                if event is None:
+                    return
+                yield event
+        finally:
+            self._wait(_close(events))
+
+    def follow(self, name: str, apply: Apply) -> None:
+        self._link.follow(name, apply)
+
+    def unfollow(self, name: str, *, forget: bool) -> None:
+        self._link.unfollow(name, forget=forget)
+
+    def follower_status(self) -> list[FollowerStatus]:
+        return self._link.follower_status()
+
+    async def aside(self, work: Callable[[], None]) -> None:
+        work()
+
+    async def close(self) -> None:
+        self._thread.call(self._link.close())
+        self._thread.stop()
+
+
+async def _made(make: Callable[[], RemoteLink]) -> RemoteLink:
+    return make()
+
+
+async def _next(events: AsyncGenerator[Event]) -> Event | None:
+    return await anext(events, None)
+
+
+async def _close(events: AsyncGenerator[Event]) -> None:
+    await events.aclose()
