@@ -1,0 +1,106 @@
+"""What a node can be told: the keys of omnirelay.toml, their defaults and their bounds."""
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from omnirelay.identity.settings import IdentitySettings
+from omnirelay.lease.options import QueueOptions
+from omnirelay.mesh.keeper import KeepOptions
+from omnirelay.model.errors import InvalidOption
+
+DEFAULT_NAMESPACE = "resourcelease"
+_NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+class NamespaceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One lease component: its own queue, options and journal."""
+
+    journal: str | None = None
+    """None: the node's."""
+    require: str | None = None
+    options: QueueOptions = QueueOptions()
+    keep: KeepOptions = KeepOptions()
+
+
+class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Calls a second that one principal may make. Heartbeats, completions and whatever else makes
+    room are never limited."""
+
+    rate_per_s: float | None = None
+    burst: int = 1000
+
+
+class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    data: str = "./.omnirelay"
+    http: str | None = "127.0.0.1:7400"
+    """HOST:PORT, port 0 for a free one; an empty text for none."""
+    grpc: str | None = "127.0.0.1:7401"
+    stream: str | None = "127.0.0.1:7402"
+    """Also `unix:/path/to.sock`."""
+    journal: str | None = None
+    """None: SQLite in the data folder, one file for each namespace."""
+    namespace: tuple[str, ...] = (DEFAULT_NAMESPACE,)
+    namespaces: dict[str, NamespaceSettings] = {}
+    """Options of those that need their own; naming one here serves it too."""
+    ready_file: str | None = None
+    node_id: str | None = None
+    require: str | None = None
+    insecure: bool = False
+    """Listen beyond loopback although nobody can be proved."""
+    grace_s: float = 10.0
+    """How long a stopping node lets calls under way finish."""
+    log_level: str = "warning"
+    identity: IdentitySettings = IdentitySettings()
+    limits: LimitSettings = LimitSettings()
+
+    def all_namespaces(self) -> dict[str, NamespaceSettings]:
+        named = {name: NamespaceSettings() for name in self.namespace}
+        return {**named, **self.namespaces}
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where an inbound listens."""
+
+    host: str = ""
+    port: int = 0
+    path: Path | None = None
+
+    @property
+    def is_local(self) -> bool:
+        return self.path is not None or self.host in ("127.0.0.1", "::1", "localhost")
+
+
+def place(name: str, text: str | None) -> Place | None:
+    """Raises InvalidOption, naming the setting."""
+    if not text:
+        return None
+    if text.startswith("unix:"):
+        return Place(path=Path(text.removeprefix("unix:")))
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise InvalidOption(f"{name} is {text!r}, must be HOST:PORT, such as 127.0.0.1:0")
+    return Place(host.strip("[]") or "127.0.0.1", int(port))
+
+
+def check(settings: NodeSettings) -> None:
+    """What no single field can tell. Raises InvalidOption."""
+    places = {name: place(name, getattr(settings, name)) for name in ("http", "grpc", "stream")}
+    if not any(places.values()):
+        raise InvalidOption("a node needs at least one of http, grpc and stream")
+    if places["http"] is not None and places["http"].path is not None:
+        raise InvalidOption("http listens on HOST:PORT, not on a Unix socket")
+    if places["grpc"] is not None and places["grpc"].path is not None:
+        raise InvalidOption("grpc listens on HOST:PORT, not on a Unix socket")
+    open_to_all = [name for name, at in places.items() if at is not None and not at.is_local]
+    if open_to_all and not settings.identity.can_prove and not settings.insecure:
+        raise InvalidOption(
+            f"{', '.join(open_to_all)} would listen beyond loopback while nobody can be proved: "
+            f"configure [identity], or say --insecure"
+        )
+    for name in settings.all_namespaces():
+        if not _NAMESPACE.fullmatch(name):
+            raise InvalidOption(
+                f"namespace {name[:80]!r} must be letters, digits, '.', '-' and '_', at most 128"
+            )
