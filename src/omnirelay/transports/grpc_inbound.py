@@ -2,20 +2,21 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import grpc
 import grpc.aio
 
 from omnirelay.model import limits
-from omnirelay.model.errors import InvalidOption, Unavailable, Unimplemented
+from omnirelay.model.errors import InvalidOption, Unimplemented
 from omnirelay.model.ports import Clock
 from omnirelay.rpc.meta import Certificate
 from omnirelay.rpc.procedure import Handler, Kind, Registry
 from omnirelay.transports.grpc_call import Call, Context, Surroundings
 from omnirelay.transports.grpc_health import Health, Reflection
+from omnirelay.transports.grpc_listener import Listener
 from omnirelay.transports.grpc_service import NAMESPACE, RESOURCE_LEASE, TypedService
 from omnirelay.transports.grpc_tls import ServerSecrets, TlsSource
 
@@ -42,7 +43,7 @@ class GrpcInbound:
     """`handler` is the dispatcher's. `registry` says which kind a JSON procedure is of, since gRPC
     must know before it calls.
 
-    `read_certificate` describes a client certificate (PEM) that TLS has verified, or refuses it.
+    `read_certificate` describes a client certificate (DER) that TLS has verified, or refuses it.
     """
 
     name = "grpc"
@@ -67,44 +68,28 @@ class GrpcInbound:
         self._secrets = None if tls is None else ServerSecrets(tls)
         self._services = tuple(services)
         self._health = Health([service.name for service in services])
-        self._server: grpc.aio.Server | None = None
-        # Parsing costs more than the rest of a small call; a connection shows the same one again.
-        self._read = None if read_certificate is None else lru_cache(1024)(read_certificate)
+        self._listener: Listener | None = None
+        self._read = read_certificate
+        # Reading costs more than a small call, and a connection shows the same one again.
+        self._certificates: dict[bytes, Certificate] = {}
 
     @property
     def url(self) -> str:
         scheme = "grpc" if self._secrets is None else "grpcs"
-        return f"{scheme}://{_bracketed(self._host)}:{self._port}"
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{scheme}://{host}:{self._port}"
 
     async def start(self) -> None:
         await _check_address(self._host, self._port)
-        around = Surroundings(self._handler, self._clock, self._certificate_of)
-        server = grpc.aio.server(options=OPTIONS, maximum_concurrent_rpcs=limits.WAITERS_MAX)
-        names = [service.name for service in self._services]
-        server.add_generic_rpc_handlers(
-            (
-                self._health.handler(),
-                Reflection(names),
-                Routes(around, self._services, self._registry),
-            )
-        )
-        address = f"{_bracketed(self._host)}:{self._port}"
-        try:
-            if self._secrets is None:
-                self._port = server.add_insecure_port(address)
-            else:
-                self._port = server.add_secure_port(address, self._secrets.credentials())
-        except RuntimeError:
-            raise Unavailable(f"cannot listen on {address}: it is taken or not ours") from None
-        await server.start()
-        self._server = server
+        listener = Listener(self._host, self._build, self._credentials)
+        self._port = await listener.start(self._port)
+        self._listener = listener
 
     async def stop(self, grace_s: float) -> None:
-        server, self._server = self._server, None
-        if server is None:
-            return
-        await self._health.close()
-        await server.stop(grace_s)
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            await self._health.close()
+            await listener.stop(grace_s)
 
     async def set_serving(self, serving: bool) -> None:
         """What health checks hear; calls are answered either way."""
@@ -115,15 +100,36 @@ class GrpcInbound:
         InvalidOption, and changes nothing, if the source gives no key and chain."""
         if self._secrets is not None:
             self._secrets.reload()
-        if self._read is not None:
-            self._read.cache_clear()
+        self._certificates.clear()
+
+    def _build(self) -> grpc.aio.Server:
+        around = Surroundings(self._handler, self._clock, self._certificate_of)
+        names = [service.name for service in self._services]
+        routes = Routes(around, self._services, self._registry)
+        return grpc.aio.server(
+            handlers=(self._health.handler(), Reflection(names), routes),
+            options=OPTIONS,
+            maximum_concurrent_rpcs=limits.WAITERS_MAX,
+        )
+
+    def _credentials(self) -> grpc.ServerCredentials | None:
+        return None if self._secrets is None else self._secrets.credentials()
 
     def _certificate_of(self, context: Context) -> Certificate | None:
         if self._secrets is None or self._read is None:
             return None
         for pem in context.auth_context().get("x509_pem_cert", ()):
-            return self._read(pem)
+            known = self._certificates.get(pem)
+            if known is None:
+                known = self._read(ssl.PEM_cert_to_DER_cert(pem.decode("ascii")))
+                self._remember(pem, known)
+            return known
         return None
+
+    def _remember(self, pem: bytes, certificate: Certificate) -> None:
+        if len(self._certificates) >= limits.CONNECTIONS_MAX:
+            self._certificates.clear()
+        self._certificates[pem] = certificate
 
 
 class Routes(grpc.GenericRpcHandler):
@@ -177,10 +183,6 @@ def _answering(call: Call, *, gives_many: bool) -> "grpc.RpcMethodHandler[Any, A
     if gives_many:
         return grpc.stream_stream_rpc_method_handler(call.many)
     return grpc.stream_unary_rpc_method_handler(call.one)
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 async def _check_address(host: str, port: int) -> None:

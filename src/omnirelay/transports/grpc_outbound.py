@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import grpc
 import grpc.aio
 
 from omnirelay.model import limits
-from omnirelay.model.errors import Closed, DeadlineExceeded, InvalidArgument
+from omnirelay.model.errors import Closed, DeadlineExceeded, InvalidArgument, InvalidOption
 from omnirelay.model.ports import Clock
 from omnirelay.rpc import headers as names
 from omnirelay.rpc.codec import JSON, Codec
@@ -22,7 +23,7 @@ from omnirelay.transports.grpc_service import (
     Method,
     TypedService,
 )
-from omnirelay.transports.grpc_tls import TlsSource, channel_credentials
+from omnirelay.transports.grpc_tls import Pem, TlsSource, channel_credentials
 
 OPTIONS: Final = (
     ("grpc.max_receive_message_length", limits.MESSAGE_BYTES_MAX),
@@ -72,12 +73,16 @@ class GrpcOutbound:
         clock: Clock,
         tls: TlsSource | None = None,
         server_name: str | None = None,
-        headers: Sequence[tuple[str, str]] = (),
+        headers: Mapping[str, str] | Sequence[tuple[str, str]] = (),
         typed: bool = True,
         service: TypedService = RESOURCE_LEASE,
     ) -> None:
-        """`target` is `host:port`. `server_name` is whom the certificate must name, if not the
-        host. `headers` go with every call."""
+        """`target` is `grpc://host:port`, `grpcs://host:port` or a bare `host:port`. Without `tls`,
+        `grpcs` believes the system's authorities. `server_name` is whom the certificate must name,
+        if not the host. `headers` go with every call."""
+        target, is_secure = _target(target)
+        if is_secure and tls is None:
+            tls = _system_authorities
         self.codec: Codec = service.codec if typed else JSON
         self._target = target
         self._clock = clock
@@ -85,7 +90,7 @@ class GrpcOutbound:
         self._options: tuple[tuple[str, int | str], ...] = OPTIONS
         if server_name is not None:
             self._options = (*OPTIONS, ("grpc.ssl_target_name_override", server_name))
-        self._headers = {name.lower(): value for name, value in headers}
+        self._headers = {name.lower(): value for name, value in dict(headers).items()}
         self._service = service
         self._channel: grpc.aio.Channel | None = None
         # Any: bytes both ways; made once a path, since making one costs more than a small call.
@@ -170,6 +175,20 @@ class GrpcOutbound:
 
 
 _Metadata = tuple[tuple[str, str], ...]
+
+
+def _target(address: str) -> tuple[str, bool]:
+    if "://" not in address:
+        return address, False
+    parts = urlsplit(address)
+    if parts.scheme not in ("grpc", "grpcs") or not parts.hostname or parts.path not in ("", "/"):
+        raise InvalidOption(f"{address[:200]!r} is no gRPC address: use grpc://host:port")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{host}:{parts.port or 7401}", parts.scheme == "grpcs"
+
+
+def _system_authorities() -> Pem:
+    return None, None, None
 
 
 def _passed_on(headers: Mapping[str, str]) -> dict[str, str]:
