@@ -83,3 +83,5 @@ USED_BEARERS_MAX: Final = 100_000
 DECISIONS_MAX: Final = 8192
 """Answers of the policy that are remembered."""
 GRANTS_MAX: Final = 10_000
+LIMITED_PRINCIPALS_MAX: Final = 10_000
+"""Principals whose rate is remembered; the one seen longest ago is forgotten first."""

@@ -1,0 +1,232 @@
+"""TLS contexts that take up new certificates, authorities and revocations without a gap."""
+
+import logging
+import os
+import ssl
+from collections.abc import Sequence
+
+import msgspec
+from cryptography import x509
+
+from omnirelay.identity.certificates import described, parsed
+from omnirelay.model.errors import InvalidOption, Unauthenticated
+from omnirelay.rpc.meta import Certificate
+
+log = logging.getLogger(__name__)
+
+_Signature = tuple[tuple[int, int, int], ...]
+
+
+class Pem:
+    """What a library that keeps its own TLS wants. No repr: one of these is a private key."""
+
+    __slots__ = ("ca", "certificate", "key")
+
+    def __init__(self, certificate: bytes | None, key: bytes | None, ca: bytes | None) -> None:
+        self.certificate = certificate
+        self.key = key
+        self.ca = ca
+
+
+class TlsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`[identity.tls]`: the node's own certificate, and whose clients it believes."""
+
+    cert_file: str
+    key_file: str
+    client_ca_file: str | None = None
+    require_client_certificate: bool = False
+    """Refuse a handshake without one. Otherwise one that is shown is verified, and a caller
+    without one needs another proof."""
+    crl_file: str | None = None
+    """Revocation lists in PEM, one for each authority that signs clients. A list that is missing
+    or past its next update refuses every client: an old list may hide a theft."""
+
+
+class ServerTls:
+    """`context` stays the same object for the life of a listener. After a reload it hands each new
+    handshake over to a context built from the new files, so an authority that was taken out is
+    out, and a half-written pair of files never serves anybody."""
+
+    def __init__(
+        self,
+        cert_file: str,
+        key_file: str,
+        *,
+        client_ca_file: str | None = None,
+        require_client_certificate: bool = False,
+        crl_file: str | None = None,
+        alpn: Sequence[str] = (),
+    ) -> None:
+        """Raises InvalidOption if the files do not fit together."""
+        if client_ca_file is None and (require_client_certificate or crl_file):
+            raise InvalidOption(
+                "identity.tls: require_client_certificate and crl_file need client_ca_file"
+            )
+        self.require_client_certificate = require_client_certificate
+        self._cert, self._key, self._ca, self._crl = cert_file, key_file, client_ca_file, crl_file
+        self._alpn = list(alpn)
+        paths = (cert_file, key_file, client_ca_file, crl_file)
+        self._paths = [path for path in paths if path is not None]
+        self._signature = _signature(self._paths)
+        self._unfit: _Signature | None = None
+        self.context, self._pem, self._revoked = self._load()
+        self._current = self.context
+        self.context.sni_callback = self._hand_over
+
+    def pem(self) -> Pem:
+        return self._pem
+
+    def reload_if_changed(self) -> bool:
+        """True if new handshakes get something new. Files that do not fit are reported once and
+        leave everything as it was; they are looked at again when they have changed again."""
+        signature = None
+        try:
+            signature = _signature(self._paths)
+            if signature in (self._signature, self._unfit):
+                return False
+            context, pem, revoked = self._load()
+            if _signature(self._paths) != signature:
+                return False  # still being written: the next look takes them whole
+        except InvalidOption as error:
+            log.warning("certificates stay as they were: %s", error)
+            self._unfit = signature
+            return False
+        self._current, self._pem, self._revoked = context, pem, revoked
+        self._signature = signature
+        log.info("certificates reloaded from %s", self._cert)
+        return True
+
+    def verified(self, encoded: bytes) -> Certificate:
+        """A peer's certificate after its handshake. Looks at the revocation list once more: a
+        resumed session, and a library with its own TLS, did not. Raises Unauthenticated."""
+        certificate = parsed(encoded)
+        if (certificate.issuer.public_bytes(), certificate.serial_number) in self._revoked:
+            raise Unauthenticated("the certificate is revoked")
+        return described(certificate)
+
+    def _hand_over(
+        self, connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, context: ssl.SSLContext
+    ) -> None:
+        # Called in the middle of every handshake, with or without a server name.
+        if self._current is not self.context:
+            connection.context = self._current
+
+    def _load(self) -> tuple[ssl.SSLContext, Pem, frozenset[tuple[bytes, int]]]:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if self._alpn:
+            context.set_alpn_protocols(self._alpn)
+        _load_pair(context, self._cert, self._key)
+        if self._ca is not None:
+            required = self.require_client_certificate
+            context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
+            # A resumed session is not verified again; without tickets there are none in TLS 1.3.
+            context.num_tickets = 0
+            context.options |= ssl.OP_NO_TICKET
+            _load_authority(context, self._ca)
+        if self._crl is not None:
+            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+            _load_authority(context, self._crl)
+        ca = _read(self._ca) if self._ca is not None else None
+        pem = Pem(_read(self._cert), _read(self._key), ca)
+        return context, pem, _revoked(self._crl)
+
+
+class ClientTls:
+    """For calls that go out. `context` is for the next connection; take it anew each time."""
+
+    def __init__(
+        self,
+        *,
+        ca_file: str | None = None,
+        cert_file: str | None = None,
+        key_file: str | None = None,
+        alpn: Sequence[str] = (),
+    ) -> None:
+        """Without `ca_file` the system's authorities are believed. Raises InvalidOption."""
+        if (cert_file is None) != (key_file is None):
+            raise InvalidOption("a client certificate needs both its file and its key's file")
+        self._ca, self._cert, self._key = ca_file, cert_file, key_file
+        self._alpn = list(alpn)
+        self._paths = [path for path in (ca_file, cert_file, key_file) if path is not None]
+        self._signature = _signature(self._paths)
+        self.context, self._pem = self._load()
+
+    def pem(self) -> Pem:
+        return self._pem
+
+    def reload_if_changed(self) -> bool:
+        try:
+            signature = _signature(self._paths)
+            if signature == self._signature:
+                return False
+            context, pem = self._load()
+        except InvalidOption as error:
+            log.warning("client certificates stay as they were: %s", error)
+            return False
+        self.context, self._pem, self._signature = context, pem, signature
+        return True
+
+    def _load(self) -> tuple[ssl.SSLContext, Pem]:
+        context = ssl.create_default_context()
+        if self._ca is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # only that authority, no others
+            _load_authority(context, self._ca)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if self._alpn:
+            context.set_alpn_protocols(self._alpn)
+        if self._cert is not None and self._key is not None:
+            _load_pair(context, self._cert, self._key)
+        read = [None if path is None else _read(path) for path in (self._cert, self._key, self._ca)]
+        return context, Pem(*read)
+
+
+def _signature(paths: Sequence[str]) -> _Signature:
+    found = []
+    for path in paths:
+        try:
+            stat = os.stat(path)
+        except OSError as error:
+            raise InvalidOption(f"{path}: {error.strerror}") from None
+        found.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
+    return tuple(found)
+
+
+def _load_pair(context: ssl.SSLContext, cert_file: str, key_file: str) -> None:
+    try:
+        # A locked key would otherwise ask for its password on the terminal, and wait.
+        context.load_cert_chain(cert_file, key_file, password="")
+    except (ssl.SSLError, OSError, ValueError) as error:
+        raise InvalidOption(
+            f"{cert_file} and {key_file} are not a certificate and its unlocked key: {error}"
+        ) from None
+
+
+def _load_authority(context: ssl.SSLContext, path: str) -> None:
+    try:
+        context.load_verify_locations(cafile=path)
+    except (ssl.SSLError, OSError) as error:
+        raise InvalidOption(f"{path} holds no certificates or lists in PEM: {error}") from None
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise InvalidOption(f"{path}: {error.strerror}") from None
+
+
+def _revoked(path: str | None) -> frozenset[tuple[bytes, int]]:
+    if path is None:
+        return frozenset()
+    found = set()
+    end = b"-----END X509 CRL-----"
+    for block in _read(path).split(end)[:-1]:
+        try:
+            crl = x509.load_pem_x509_crl(block + end)
+            issuer = crl.issuer.public_bytes()
+            found |= {(issuer, entry.serial_number) for entry in crl}
+        except ValueError as error:
+            raise InvalidOption(f"{path}: {error}") from None
+    return frozenset(found)
