@@ -6,6 +6,7 @@ a bound, and a caller that goes away ends its call at once, so reading goes on w
 """
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import Awaitable, Callable
 from math import inf
@@ -21,6 +22,11 @@ from omnirelay.transports.http_traffic import Traffic
 
 ReadCertificate = Callable[[bytes], Certificate]
 Answer = Callable[[Exchange], Awaitable[None]]
+
+_SLICE_BYTES = 16 << 10
+
+# A caller whose machine is gone says nothing for ever; the kernel asks after a minute.
+_ALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 
 
 class Connection(asyncio.Protocol):
@@ -65,6 +71,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        _ask_whether_alive(transport.get_extra_info("socket"))
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if peer else ""
         secured = transport.get_extra_info("ssl_object")
@@ -84,15 +91,21 @@ class Connection(asyncio.Protocol):
         return False  # who cannot say more is taken for gone: a closed socket looks the same
 
     def data_received(self, data: bytes) -> None:
-        if self._is_over:
-            return
-        if self._is_busy():
-            self._held.append(data)
-            self._held_bytes += len(data)
-            if self._held_bytes > self.options.held_bytes_max:
-                self.pause_reading()
-            return
-        self._feed(data)
+        """In slices, since the parser cannot be stopped: so many requests at most are taken before
+        the first of them is answered, however many came at once."""
+        for start in range(0, len(data), _SLICE_BYTES):
+            if self._is_over:
+                return
+            if self._is_busy():
+                self._hold(data[start:])
+                return
+            self._feed(data[start : start + _SLICE_BYTES])
+
+    def _hold(self, data: bytes) -> None:
+        self._held.append(data)
+        self._held_bytes += len(data)
+        if self._held_bytes > self.options.held_bytes_max:
+            self.pause_reading()
 
     def _is_busy(self) -> bool:
         """Whether the next bytes belong to a request whose turn has not come."""
@@ -185,10 +198,6 @@ class Connection(asyncio.Protocol):
         self._reading = None
 
     def _enqueue(self, exchange: Exchange) -> None:
-        if len(self._queue) > self.options.pipelined_max:
-            # The parser cannot be stopped within what came at once, so the rest goes unanswered.
-            self._is_over = True
-            return
         self._queue.append(exchange)
         if self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
@@ -232,7 +241,7 @@ class Connection(asyncio.Protocol):
         if self._held and not self._queue:
             data = b"".join(self._held)
             self._held, self._held_bytes = [], 0
-            self._feed(data)
+            self.data_received(data)
         self.resume_reading()
         while not self._queue:
             if self._is_over:
@@ -302,7 +311,8 @@ class Connection(asyncio.Protocol):
         return self._traffic.body_bytes <= self.options.bodies_bytes_max
 
     def write(self, data: bytes) -> None:
-        self._transport.write(data)
+        if not self._transport.is_closing():
+            self._transport.write(data)
 
     async def drained(self) -> None:
         while self._untaken >= 0:
@@ -327,3 +337,11 @@ class Connection(asyncio.Protocol):
         if self._is_paused and self._held_bytes <= self.options.held_bytes_max:
             self._is_paused = False
             self._transport.resume_reading()
+
+
+def _ask_whether_alive(connected: socket.socket) -> None:
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _ALIVE:
+        option = getattr(socket, name, None)  # not every system has all of them
+        if option is not None:
+            connected.setsockopt(socket.IPPROTO_TCP, option, value)

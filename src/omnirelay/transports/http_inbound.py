@@ -10,6 +10,7 @@ from omnirelay.model.ports import Clock
 from omnirelay.rpc.procedure import Handler, Registry
 from omnirelay.transports.http_calls import NAME, HttpCalls
 from omnirelay.transports.http_connection import Connection, ReadCertificate
+from omnirelay.transports.http_docs import Description
 from omnirelay.transports.http_options import HttpOptions
 from omnirelay.transports.http_pages import Page, Pages
 from omnirelay.transports.http_traffic import Traffic
@@ -32,17 +33,21 @@ class HttpInbound:
         tls: ssl.SSLContext | None = None,
         read_certificate: ReadCertificate | None = None,
         pages: Mapping[str, Page] | None = None,
+        version: str = "1",
         options: HttpOptions | None = None,
     ) -> None:
         """A client certificate that `tls` has verified is read by `read_certificate`: whom it
-        proves is no matter of wires."""
+        proves is no matter of wires. `/openapi.json` and `/docs` are there without being named in
+        `pages`; `version` is what they call themselves."""
         self._host = host
         self._port = port
         self._tls = tls
         self._read_certificate = read_certificate
         self._options = options or HttpOptions()
         self._traffic = Traffic(self._options, clock)
-        self._calls = HttpCalls(handler, registry, Pages(pages or {}), self._traffic, clock)
+        described = Description(registry, title="OmniRelay", version=version)
+        shown = {**described.pages(), **(pages or {})}
+        self._calls = HttpCalls(handler, registry, Pages(shown), self._traffic, clock)
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
 

@@ -37,8 +37,6 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Bodies of all connections that are still being read or answered."""
     connections_max: int = limits.CONNECTIONS_MAX
     calls_max: int = limits.CONNECTIONS_MAX
-    pipelined_max: int = 64
-    """Requests of one connection that wait for their turn."""
     held_bytes_max: int = 64 << 10
     """Bytes read ahead, while a call runs or the reader of a stream is slow."""
 

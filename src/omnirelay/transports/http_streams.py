@@ -47,6 +47,7 @@ class StreamReply:
             self._write()
             self._exchange.finish()
         except OmniRelayError as error:
+            self._write()
             if not self._exchange.is_begun:
                 raise
             self._end_with(error)
@@ -104,7 +105,7 @@ class StreamReply:
         self._waiting_bytes = 0
 
     def _end_with(self, error: OmniRelayError) -> None:
-        self._write()
+        self._write()  # whatever was ready came before
         body = msgspec.json.encode(body_of(error))
         is_lines = self._framing is line_of
         last = b'{"error":%b}\n' % body if is_lines else event_of(body, name=ERROR)

@@ -1,0 +1,241 @@
+"""Calls to another process over HTTP. One session with kept-alive connections."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from urllib.parse import quote, urlsplit
+
+import aiohttp
+import msgspec
+
+from omnirelay.model import limits
+from omnirelay.model.errors import (
+    DeadlineExceeded,
+    InvalidArgument,
+    InvalidOption,
+    OmniRelayError,
+    OutcomeUnknown,
+    PermissionDenied,
+    ResourceExhausted,
+    TooLarge,
+    Unauthenticated,
+    Unavailable,
+    Unimplemented,
+)
+from omnirelay.model.ports import Clock
+from omnirelay.rpc import headers as names
+from omnirelay.rpc.codec import JSON, Codec
+from omnirelay.rpc.meta import Reply, Request, RequestMeta, Response, Stream
+from omnirelay.rpc.status import ErrorBody, error_of
+from omnirelay.transports.http_events import CONTENT_TYPE, ERROR, EventReader
+
+_SCHEMES = ("http", "https")
+_CONTENT_TYPES = {"json": "application/json", "msgpack": "application/msgpack"}
+_ACCEPT = f"application/json, {CONTENT_TYPE}"
+_PASSED_ON = ("traceparent", "tracestate")
+_ERROR_BYTES = 1 << 20
+_READ_BYTES = 64 << 10
+
+# Who answers without an error body is not a node: a proxy, which may or may not have passed it on.
+_OF_OTHERS: dict[int, type[OmniRelayError]] = {
+    400: InvalidArgument,
+    401: Unauthenticated,
+    403: PermissionDenied,
+    404: Unimplemented,
+    405: Unimplemented,
+    413: TooLarge,
+    429: ResourceExhausted,
+    503: Unavailable,
+}
+
+
+class HttpOutbound:
+    """Follows no redirect and keeps no cookie: a call goes where it was sent."""
+
+    name = "http"
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock,
+        headers: Mapping[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
+        codec: Codec = JSON,
+        connect_s: float = 5.0,
+        connections: int = 100,
+    ) -> None:
+        """`headers` go with every call, such as an authorization. Calls beyond `connections` wait
+        for a free one."""
+        _check_address(url)
+        self.url = url.rstrip("/")
+        self.codec = codec
+        self._clock = clock
+        self._headers = {"accept": _ACCEPT, **(headers or {})}
+        self._tls = tls
+        self._connect_s = connect_s
+        self._connections = connections
+        self._targets: dict[str, str] = {}
+        self._session: aiohttp.ClientSession | None = None
+
+    async def start(self) -> None:
+        if self._session is not None:
+            return
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=self._connections,
+                ssl=self._tls if self._tls is not None else True,
+                keepalive_timeout=30,  # shorter than any node's, so that a call meets no closed one
+            ),
+            headers=self._headers,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._connect_s),
+            auto_decompress=False,
+            skip_auto_headers=("User-Agent", "Accept-Encoding"),
+        )
+
+    async def stop(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def __call__(self, request: Request) -> Reply:
+        expires_ms = request.meta.expires_ms
+        if expires_ms is None:
+            return await self._ask(request, None)
+        left_ms = max(0, expires_ms - self._clock.monotonic_ms())
+        try:
+            async with asyncio.timeout(left_ms / 1000):
+                return await self._ask(request, left_ms)
+        except TimeoutError:
+            raise DeadlineExceeded("the deadline of the call has passed") from None
+
+    async def _ask(self, request: Request, ttl_ms: int | None) -> Reply:
+        if self._session is None:
+            await self.start()
+        assert self._session is not None
+        try:
+            response = await self._session.post(
+                self._target(request.meta.procedure),
+                data=request.body if request.inbound is None else _lines(request.inbound),
+                headers=_headers_of(request, ttl_ms),
+                allow_redirects=False,
+            )
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise Unavailable(f"{self.url} cannot be reached: {error}") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise OutcomeUnknown(f"{self.url} was lost during the call: {error!r}") from error
+        try:
+            return await self._reply_of(response)
+        finally:
+            if request.inbound is not None:
+                response.close()  # who was answered says no more
+
+    def _target(self, procedure: str) -> str:
+        target = self._targets.get(procedure)
+        if target is None:
+            namespace, _, verb = procedure.partition("::")
+            path = f"/v1/{quote(namespace, safe='')}/{quote(verb, safe='')}"
+            target = self._targets[procedure] = self.url + path
+        return target
+
+    async def _reply_of(self, response: aiohttp.ClientResponse) -> Reply:
+        if response.status == 200 and response.content_type == CONTENT_TYPE:
+            messages = _messages(response, self.url)
+            # Begun here: closing a generator that never ran would leave the response open.
+            await anext(messages)
+            return Stream(messages)
+        try:
+            async with response:
+                if response.status in (202, 204):
+                    return Response(empty=True)
+                if response.status == 200:
+                    return Response(await _whole(response, limits.MESSAGE_BYTES_MAX))
+                raise _error_of(response, await _whole(response, _ERROR_BYTES))
+        except (aiohttp.ClientError, OSError) as error:
+            raise OutcomeUnknown(f"{self.url} was lost during its answer: {error!r}") from error
+
+
+def _check_address(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        is_one = parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_one = False
+    if not is_one:
+        raise InvalidOption(f"{url!r} is no HTTP address: write http://host:port or https://…")
+
+
+def _headers_of(request: Request, ttl_ms: int | None) -> dict[str, str]:
+    meta = request.meta
+    headers = {
+        names.ENCODING: request.codec.name,
+        "content-type": _CONTENT_TYPES.get(request.codec.name, "application/octet-stream"),
+    }
+    if ttl_ms is not None:
+        headers[names.TTL_MS] = str(max(1, ttl_ms))
+    headers |= {name: value for name, value in _named(meta) if value is not None}
+    headers |= {name: meta.headers[name] for name in _PASSED_ON if name in meta.headers}
+    if any("\n" in value or "\r" in value or "\0" in value for value in headers.values()):
+        raise InvalidArgument("a name that goes as a header has a line end in it")
+    return headers
+
+
+def _named(meta: RequestMeta) -> tuple[tuple[str, str | None], ...]:
+    return (
+        (names.CALLER, meta.caller),
+        (names.SHARD_KEY, meta.shard_key),
+        (names.ROUTING_KEY, meta.routing_key),
+        (names.ROUTING_DELEGATE, meta.routing_delegate),
+        (names.PEER_ID, meta.peer_id),
+    )
+
+
+async def _lines(messages: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
+    async for message in messages:
+        yield message + b"\n"
+
+
+async def _whole(response: aiohttp.ClientResponse, bytes_max: int) -> bytes:
+    """Never more than `bytes_max`, whatever its length says."""
+    parts: list[bytes] = []
+    size = 0
+    async for part in response.content.iter_any():
+        size += len(part)
+        if size > bytes_max:
+            response.close()
+            raise TooLarge(f"the answer has more than {bytes_max} bytes")
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _error_of(response: aiohttp.ClientResponse, body: bytes) -> OmniRelayError:
+    try:
+        return error_of(msgspec.json.decode(body, type=ErrorBody))
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        kind = _OF_OTHERS.get(response.status, OutcomeUnknown)
+    return error_of(
+        ErrorBody(
+            f"something at {response.url} answered with {response.status}", kind.status, kind.code
+        )
+    )
+
+
+async def _messages(response: aiohttp.ClientResponse, url: str) -> AsyncGenerator[bytes]:
+    reader = EventReader()
+    async with response, aclosing(_parts(response, url)) as parts:
+        yield b""
+        async for part in parts:
+            for name, data in reader.feed(part):
+                if name == ERROR:
+                    raise error_of(msgspec.json.decode(data, type=ErrorBody))
+                yield data
+
+
+async def _parts(response: aiohttp.ClientResponse, url: str) -> AsyncGenerator[bytes]:
+    try:
+        while part := await response.content.read(_READ_BYTES):
+            yield part
+    except (aiohttp.ClientError, OSError) as error:
+        raise OutcomeUnknown(f"{url} was lost in the middle of a stream: {error!r}") from error
