@@ -97,8 +97,8 @@ class ServerTls:
         return True
 
     def verified(self, encoded: bytes) -> Certificate:
-        """A peer's certificate after its handshake. Looks at the revocation list once more: a
-        resumed session, and a library with its own TLS, did not. Raises Unauthenticated."""
+        """A peer's certificate after its handshake. Looks at the revocation list once more, since a
+        library with its own TLS did not. Raises Unauthenticated."""
         certificate = parsed(encoded)
         if (certificate.issuer.public_bytes(), certificate.serial_number) in self._revoked:
             raise Unauthenticated("the certificate is revoked")
@@ -120,7 +120,8 @@ class ServerTls:
         if self._ca is not None:
             required = self.require_client_certificate
             context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
-            # A resumed session is not verified again; without tickets there are none in TLS 1.3.
+            # A resumed session is not verified again. Without tickets there is none in TLS 1.3, and
+            # in TLS 1.2 none that outlives a reload.
             context.num_tickets = 0
             context.options |= ssl.OP_NO_TICKET
             _load_authority(context, self._ca)
