@@ -93,10 +93,11 @@ def seal(
 ) -> Sealed:
     """`head` is (shard, epoch, node); `depths` are pending and active counts after each record."""
     shard, epoch, node = head
+    pending, active = depths
     last = first + len(records) - 1
-    assert len(depths[0]) == len(depths[1]) == len(records) > 0
+    assert len(pending) == len(active) == len(records) > 0
     data = _encoder.encode(
-        _Unsealed(VERSION, shard, epoch, node, first, last, time, prev, records, *depths)
+        _Unsealed(VERSION, shard, epoch, node, first, last, time, prev, records, pending, active)
     )[:-1]
     own = checksum(data)
     body = b"".join((data, _TAIL_OPEN, own.encode(), _TAIL_CLOSE))

@@ -16,9 +16,8 @@ class Hall:
         self._options = options
         self._leases = LeaseWaiters()
         self._enqueues = EnqueueWaiters()
-
-    def __len__(self) -> int:
-        return len(self._leases) + len(self._enqueues)
+        self.is_empty = True
+        """Nobody waits, so a turn need not look in. May still be False when the last has left."""
 
     def serve(self, turn: Turn, call: AnyCall, beats: Beats) -> None:
         """Decide one call in this turn, or let it wait."""
@@ -26,6 +25,7 @@ class Hall:
             if not turn.handle(call, beats):
                 wait = self._options.enqueue_wait_ms if call.wait_ms is None else call.wait_ms
                 call.deadline = turn.now + wait
+                self.is_empty = False
                 self._enqueues.add(call)
             return
         assert isinstance(call, LeaseCall)
@@ -44,6 +44,7 @@ class Hall:
             turn.replies.append((call, (Overloaded(why),)))
         else:
             call.deadline = turn.now + min(call.wait_ms, limits.WAIT_MS_MAX)
+            self.is_empty = False
             self._leases.add(call)
 
     def resume_enqueues(self, turn: Turn) -> None:
@@ -67,6 +68,7 @@ class Hall:
             for late in self._enqueues.overdue(turn.now):
                 late.wait_ms = 0
                 turn.handle(late, {})
+        self.is_empty = not len(self._leases) and not len(self._enqueues)
 
     def _serve_leases(self, turn: Turn) -> None:
         state = turn.state
@@ -92,4 +94,6 @@ class Hall:
         return min((at for at in times if at is not None), default=None)
 
     def clear(self) -> list[AnyCall]:
-        return [*self._leases.clear(), *self._enqueues.clear()]
+        calls: list[AnyCall] = [*self._leases.clear(), *self._enqueues.clear()]
+        self.is_empty = True
+        return calls

@@ -136,7 +136,8 @@ class Shard:
     def _drive(self) -> None:
         if self._broken is not None or self._writer is None:
             return  # the term is over; the task will refuse what waits
-        turn, calls = self._turn(), list[AnyCall]()
+        turn = self._turn()
+        calls: list[AnyCall] = []
         try:
             run_now(self._take_turn(turn, calls))
         except OmniRelayError as error:
@@ -152,7 +153,7 @@ class Shard:
         """Whether a driver's turn left something to do before the task meant to wake."""
         if self._broken is not None or self._writer is None or self._keeper.is_busy:
             return True
-        if not self.state.active and not len(self._hall):
+        if not self.state.active and self._hall.is_empty:
             return False  # nobody waits and nothing can expire
         at, planned = self._next_at(), self._rests_until
         return at is not None and (planned is None or at < planned)
@@ -286,16 +287,19 @@ class Shard:
         inbox, hall = self._inbox, self._hall
         while inbox and len(calls) < limits.TURN_COMMANDS_MAX:
             calls.append(inbox.popleft())
-        beats = turn.beat([call for call in calls if type(call) is Call])
-        hall.resume_enqueues(turn)
+        beats = turn.beat(calls)
+        if not hall.is_empty:
+            hall.resume_enqueues(turn)
         for position, call in enumerate(calls):
             if turn.is_full:
                 # What does not fit goes first in the next turn, in its old order.
                 inbox.extendleft(reversed(calls[position:]))
                 break
             hall.serve(turn, call, beats)
-        turn.expire()
-        hall.serve_waiters(turn)
+        if self.state.active:
+            turn.expire()
+        if not hall.is_empty:
+            hall.serve_waiters(turn)
 
     async def _commit(self, turn: Turn) -> None:
         assert self._writer is not None

@@ -84,12 +84,12 @@ class Turn:
                 del call.outcomes[call.settled :]
         return list(known)
 
-    def beat(self, calls: Sequence[Call]) -> dict[tuple[str, Token], Outcome]:
+    def beat(self, calls: Sequence[Call | LeaseCall]) -> dict[tuple[str, Token], Outcome]:
         """All heartbeats of these calls, one record for each principal. They go first: a holder
         that was in time must not lose to the expiry of the same turn."""
         tokens: dict[str, dict[Token, None]] = {}
         for call in calls:
-            for command in call.commands:
+            for command in call.commands if type(call) is Call else ():
                 if type(command) is Heartbeat:
                     tokens.setdefault(command.principal, {}).update(dict.fromkeys(command.tokens))
         outcomes: dict[tuple[str, Token], Outcome] = {}
@@ -104,25 +104,21 @@ class Turn:
         """Decide the call's commands, going on where it last stopped. False: it met backpressure
         and may wait."""
         self.in_hand = call
-        for command in call.commands[len(call.outcomes) :]:
-            outcome: Outcome
+        outcomes = call.outcomes
+        for command in call.commands[len(outcomes) :]:
             if type(command) is Heartbeat and beats:
                 found = tuple(beats[(command.principal, token)] for token in command.tokens)
-                outcome = Beats(found)  # type: ignore[arg-type]
-            else:
-                outcome = self._outcome(command)
-                if isinstance(outcome, Backpressure) and call.wait_ms != 0:
+                outcomes.append(Beats(found))  # type: ignore[arg-type]
+                continue
+            try:
+                outcomes.append(self.apply(command))  # type: ignore[arg-type]
+            except OmniRelayError as refused:
+                if isinstance(refused, Backpressure) and call.wait_ms != 0:
                     self.parted.append(call)
                     return False
-            call.outcomes.append(outcome)
-        self.replies.append((call, call.outcomes))
+                outcomes.append(refused)
+        self.replies.append((call, outcomes))
         return True
-
-    def _outcome(self, command: Command) -> Outcome:
-        try:
-            return self.apply(command)  # type: ignore[return-value]
-        except OmniRelayError as refused:
-            return refused
 
     def lease(self, call: LeaseCall) -> bool:
         """Grant what the call asks for, as far as there is any. False: there is nothing yet."""

@@ -109,11 +109,14 @@ def checked_item(command: Enqueue) -> Enqueue:
 
 def _is_plain(command: Enqueue) -> bool:
     payload = command.payload
+    if type(payload) is not Payload:
+        return False
+    kind, name, encoding = payload.resource_type, payload.resource_id, payload.payload_encoding
     return (
-        type(payload) is Payload
-        and _is_ascii(payload.resource_type)
-        and _is_ascii(payload.resource_id)
-        and _is_ascii(payload.payload_encoding)
+        type(kind) is type(name) is type(encoding) is str
+        and kind.isascii()
+        and name.isascii()
+        and encoding.isascii()
         and type(payload.body) is bytes
         and payload.attributes is None
         and (payload.request_id is None or _is_ascii(payload.request_id))

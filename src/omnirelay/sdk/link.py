@@ -201,6 +201,8 @@ class BlockingLink(_Embedded):
 class _Slot:
     """One caller's thread waiting for one reply. A bare lock wakes faster than an Event."""
 
+    __slots__ = ("_abandoned", "_lock", "_outcomes")
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._lock.acquire()
@@ -216,7 +218,8 @@ class _Slot:
         self._lock.release()
 
     def wait(self, timeout_s: float | None) -> Sequence[Outcome]:
-        if not self._lock.acquire(timeout=-1 if timeout_s is None else timeout_s):
+        is_here = self._outcomes is not None  # a caller that took the turn itself has its answer
+        if not is_here and not self._lock.acquire(timeout=-1 if timeout_s is None else timeout_s):
             raise Unavailable("the queue did not answer in time")
         assert self._outcomes is not None
         return self._outcomes

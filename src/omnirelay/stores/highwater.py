@@ -38,9 +38,9 @@ class HighWater:
                 os.close(fd)
         return _highest(self._map[:])
 
-    def write(self, mark: Mark) -> None:
+    def write(self, last: int, epoch: int, checksum: str) -> None:
         assert self._map is not None
-        fields = f"{mark.last} {mark.epoch} {mark.checksum}".encode("ascii")
+        fields = f"{last} {epoch} {checksum}".encode("ascii")
         line = b"%b %08x" % (fields, crc32(fields))
         self._slot = 1 - self._slot
         start = self._slot * _LINE

@@ -192,15 +192,16 @@ class SqliteJournal(SqliteReader):
     async def append(self, sealed: Sealed, *, expected: int) -> None:
         assert sealed.first == expected + 1
         db = self._db
-        # `_errors`, spelled out: every commit comes this way.
+        # `_errors`, spelled out, and one cursor for all three: every commit comes this way.
         try:
-            db.execute("BEGIN IMMEDIATE")
+            execute = db.cursor().execute
+            execute("BEGIN IMMEDIATE")
             try:
-                self._check_turn(sealed, expected)
+                self._check_turn(db, sealed, expected)
                 row = (sealed.shard, sealed.first, sealed.last, sealed.epoch, sealed.time)
-                db.execute(_INSERT, (*row, sealed.body))
+                execute(_INSERT, (*row, sealed.body))
                 failpoint("sqlite.before_commit")
-                db.execute("COMMIT")
+                execute("COMMIT")
             except BaseException:
                 if not db.get_autocommit():
                     _roll_back(db)
@@ -209,21 +210,23 @@ class SqliteJournal(SqliteReader):
             raise self._failed(error) from error
         self._left = (db.data_version(), sealed.last, sealed.epoch)
         failpoint("sqlite.after_commit")
-        self._high_water.write(Mark(sealed.last, sealed.epoch, sealed.checksum))
+        self._high_water.write(sealed.last, sealed.epoch, sealed.checksum)
 
-    def _check_turn(self, sealed: Sealed, expected: int) -> None:
-        last, epoch = self._end()
+    def _check_turn(self, db: WalConnection, sealed: Sealed, expected: int) -> None:
+        """Asked inside the write transaction: if no connection has committed since our own last
+        append, the journal ends where that append left it."""
+        if self._left is not None and self._left[0] == db.data_version():
+            _, last, epoch = self._left
+        else:
+            last, epoch = self._end(db)
         if epoch > sealed.epoch:
             raise Fenced(self.shard, sealed.epoch, epoch)
         if last != expected:
             raise SequenceTaken(self.shard, expected, last)
 
-    def _end(self) -> tuple[int, int]:
-        """Last sequence and epoch. Asked inside the write transaction: if no connection has
-        committed since our own last append, it is what that append left."""
-        if self._left is not None and self._left[0] == self._db.data_version():
-            return self._left[1], self._left[2]
-        row = self._db.execute(_HEAD, (self.shard,)).fetchone()
+    def _end(self, db: WalConnection) -> tuple[int, int]:
+        """Last sequence and epoch."""
+        row = db.execute(_HEAD, (self.shard,)).fetchone()
         return (0, 0) if row is None else (row[0], row[1])
 
     def reader(self) -> JournalReader:
