@@ -9,7 +9,7 @@
     ├── UnknownToken, UnknownItem
     ├── StaleToken             (expired, failed, superseded; carries the current fence)
     ├── SequenceConflict
-    ├── ResourceExhausted      QueueFull, Backpressure, Overloaded, DiskFull, TooLarge
+    ├── ResourceExhausted      QueueFull, Backpressure, Overloaded, RateLimited, DiskFull, TooLarge
     ├── Unavailable            Recovering, Closed, OutcomeUnknown
     ├── DeadlineExceeded       NothingToLease
     └── JournalError           Fenced, SequenceTaken, Corrupt, JournalOwned, TooLittleDurability
@@ -170,6 +170,10 @@ class Backpressure(ResourceExhausted):
 
 class Overloaded(ResourceExhausted):
     code = "error.overloaded"
+
+
+class RateLimited(ResourceExhausted):
+    code = "error.rate_limited"
 
 
 class DiskFull(ResourceExhausted):

@@ -154,3 +154,20 @@ def error_headers(error: OmniRelayError) -> dict[str, str]:
 def plain(value: str) -> str:
     """A percent-encoded header as it was meant."""
     return unquote(value)
+
+
+_PASSED_ON = ("traceparent", "tracestate")
+
+
+def call_headers(meta: RequestMeta) -> dict[str, str]:
+    """What an outbound sends along: the names its caller gave, and the trace it belongs to."""
+    given = (
+        (CALLER, meta.caller),
+        (SHARD_KEY, meta.shard_key),
+        (ROUTING_KEY, meta.routing_key),
+        (ROUTING_DELEGATE, meta.routing_delegate),
+        (PEER_ID, meta.peer_id),
+    )
+    headers = {name: value for name, value in given if value is not None}
+    headers |= {name: meta.headers[name] for name in _PASSED_ON if name in meta.headers}
+    return headers

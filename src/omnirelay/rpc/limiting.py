@@ -2,14 +2,10 @@
 
 from collections.abc import Callable
 
-from omnirelay.model.errors import InvalidOption, ResourceExhausted
+from omnirelay.model.errors import InvalidOption, RateLimited
 from omnirelay.model.ports import Clock
 from omnirelay.rpc.meta import Reply, Request
 from omnirelay.rpc.procedure import Handler, Procedure
-
-
-class RateLimited(ResourceExhausted):
-    code = "error.rate_limited"
 
 
 class Limiter:

@@ -25,6 +25,10 @@ class Inbound(Protocol):
         """Take no new call, let those under way finish for at most `grace_s`, then cut them off.
         To stop twice, or before the start, does nothing."""
 
+    def reload_tls(self) -> None:
+        """Certificate files have changed: new connections get the new ones. What shares the node's
+        own TLS context has nothing to do."""
+
 
 class Outbound(Protocol):
     name: str

@@ -22,6 +22,9 @@ class MemoryInbound:
     async def stop(self, grace_s: float) -> None:
         return None
 
+    def reload_tls(self) -> None:
+        return None
+
 
 class MemoryOutbound:
     name = "memory"

@@ -156,10 +156,16 @@ class CallerConnection(asyncio.Protocol):
                 if not self.is_open and not self.calls:
                     self._cut()
 
-    def begin(self, procedure: str, body: bytes, ttl_ms: int | None) -> Calling:
+    def begin(
+        self,
+        procedure: str,
+        body: bytes,
+        ttl_ms: int | None,
+        headers: dict[str, str] | None,
+    ) -> Calling:
         self._ids += 1
         calling = self.calls[self._ids] = Calling(self, self._ids)
-        self.send(CallFrame(self._ids, procedure, body, ttl_ms))
+        self.send(CallFrame(self._ids, procedure, body, ttl_ms, headers))
         return calling
 
     def send(self, frame: Frame) -> None:

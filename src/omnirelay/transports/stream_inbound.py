@@ -94,6 +94,9 @@ class StreamInbound:
             self._keeping.cancel()
             await asyncio.gather(self._keeping, return_exceptions=True)
 
+    def reload_tls(self) -> None:
+        return None  # its context is the node's, which hands new handshakes the new files
+
     def _connection(self) -> Connection:
         return Connection(self)
 

@@ -5,14 +5,17 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from urllib.parse import urlsplit
 
+from omnirelay.model import limits
 from omnirelay.model.errors import (
     DeadlineExceeded,
     InvalidOption,
     OutcomeUnknown,
+    TooLarge,
     Unavailable,
 )
 from omnirelay.model.ports import Clock
 from omnirelay.rpc.codec import MSGPACK, Codec
+from omnirelay.rpc.headers import ENCODING, call_headers
 from omnirelay.rpc.meta import Reply, Request, Response, Stream
 from omnirelay.transports.stream_caller import CallerConnection, Calling
 
@@ -55,6 +58,9 @@ class StreamOutbound:
             self._connection = None
 
     async def __call__(self, request: Request) -> Reply:
+        if len(request.body) > limits.MESSAGE_BYTES_MAX:
+            size = len(request.body)
+            raise TooLarge(f"the body has {size} bytes, the limit is {limits.MESSAGE_BYTES_MAX}")
         connection = self._connection
         if connection is None or not connection.is_open:
             connection = await self._open()
@@ -71,7 +77,10 @@ class StreamOutbound:
     async def _ask(
         self, connection: CallerConnection, request: Request, ttl_ms: int | None
     ) -> Reply:
-        calling = connection.begin(request.meta.procedure, request.body, ttl_ms)
+        headers = call_headers(request.meta)
+        if request.codec is not MSGPACK:
+            headers[ENCODING] = request.codec.name
+        calling = connection.begin(request.meta.procedure, request.body, ttl_ms, headers or None)
         sending = None
         if request.inbound is not None:
             sending = asyncio.create_task(_send_all(calling, request.inbound))
