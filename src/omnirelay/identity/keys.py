@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import logging
-import os
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
@@ -121,8 +120,8 @@ class FileKeys:
         self._looked_ms = clock.monotonic_ms()
         self._version = 1
         try:
-            self._signature = self._look()
-            self._keys = self._read()
+            self._body = self._read()
+            self._keys = read_key_set(self._body, algorithms)
         except KeysUnusable as error:
             raise InvalidOption(f"jwks_file: {path}: {error}") from None
 
@@ -130,7 +129,7 @@ class FileKeys:
         now = self._clock.monotonic_ms()
         if now - self._looked_ms >= _LOOK_EVERY_MS:
             self._looked_ms = now
-            self._read_if_changed()
+            self._take_up_changes()
         return self._version
 
     async def find(self, kid: str | None, algorithm: str) -> Key | None:
@@ -139,33 +138,26 @@ class FileKeys:
     async def close(self) -> None:
         return None
 
-    def _read_if_changed(self) -> None:
+    def _take_up_changes(self) -> None:
+        # By content: a file's time may not move between two writes that follow each other closely.
         try:
-            signature = self._look()
-            if signature == self._signature:
+            body = self._read()
+            if body == self._body:
                 return
-            self._signature = signature
-            self._keys = self._read()
+            self._body = body
+            self._keys = read_key_set(body, self._algorithms)
         except KeysUnusable as error:
             log.warning("the keys of %s stay as they were: %s", self._path, error)
             return
         self._version += 1
         log.info("keys read again from %s", self._path)
 
-    def _look(self) -> tuple[int, int, int]:
-        try:
-            stat = os.stat(self._path)
-        except OSError as error:
-            raise KeysUnusable(f"{error.strerror}") from None
-        return stat.st_mtime_ns, stat.st_size, stat.st_ino
-
-    def _read(self) -> tuple[Key, ...]:
+    def _read(self) -> bytes:
         try:
             with open(self._path, "rb") as file:
-                body = file.read(limits.KEY_SET_BYTES_MAX + 1)
+                return file.read(limits.KEY_SET_BYTES_MAX + 1)
         except OSError as error:
             raise KeysUnusable(f"{error.strerror}") from None
-        return read_key_set(body, self._algorithms)
 
 
 class UrlKeys:
