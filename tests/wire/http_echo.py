@@ -51,6 +51,7 @@ class Echo:
         add.unary("echo::nothing", self.nothing, Say, Say)
         add.unary("echo::stale", self.stale, Say, Say)
         add.unary("echo::bug", self.bug, Say, Say)
+        add.unary("echo::cancels", self.cancels, Say, Say)
         add.unary("echo::wait", self.wait, Say, Say)
         add.oneway("echo::tell", self.tell, Say)
         add.server_stream("echo::count", self.count, From, Numbered)
@@ -72,6 +73,12 @@ class Echo:
 
     async def bug(self, meta: RequestMeta, asked: Say) -> Say:
         raise RuntimeError("the secret of the house")
+
+    async def cancels(self, meta: RequestMeta, asked: Say) -> Say:
+        other = asyncio.ensure_future(asyncio.sleep(8))
+        other.cancel()
+        await other
+        return asked
 
     async def wait(self, meta: RequestMeta, asked: Say) -> Say:
         self.waiting.set()

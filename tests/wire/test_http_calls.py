@@ -155,6 +155,19 @@ async def test_a_page_of_another_site_may_not_call(node: Served, raw: RawHttp) -
     assert not node.echo.metas
 
 
+async def test_a_target_may_be_a_whole_address(raw: RawHttp) -> None:
+    assert (await raw.ask("POST", "http://relay.example:80/v1/echo/say", SAY)).status == 200
+    assert (await raw.ask("GET", "HTTPS://relay.example")).status == 404
+
+
+async def test_a_call_whose_own_wait_is_cancelled_is_answered(raw: RawHttp) -> None:
+    answer = await raw.ask("POST", "/v1/echo/cancels", Rpc_Shard_Key="users")
+    assert answer.status == 499
+    assert answer.headers["rpc-shard-key"] == "users"
+    assert answer.headers["rpc-protocol"]
+    assert (await raw.ask("POST", "/v1/echo/say", SAY)).status == 200
+
+
 async def test_a_namespace_may_be_percent_encoded(raw: RawHttp) -> None:
     assert (await raw.ask("POST", "/v1/%65cho/say", SAY)).status == 200
 

@@ -1,12 +1,15 @@
 """From an HTTP request to the dispatcher or a page, and back."""
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
+from omnirelay.model import limits
 from omnirelay.model.errors import (
+    Cancelled,
     Closed,
     InvalidArgument,
     OmniRelayError,
@@ -20,6 +23,7 @@ from omnirelay.rpc.codec import JSON, Codec
 from omnirelay.rpc.headers import (
     ENCODING,
     PROCEDURE,
+    SHARD_KEY,
     Headers,
     codec_of,
     error_headers,
@@ -70,6 +74,13 @@ class HttpCalls:
         except OmniRelayError as error:
             if not exchange.is_begun:
                 self._refuse(exchange, error)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Not the caller has left: something the call waited for was cancelled under it.
+            if not exchange.is_begun:
+                self._refuse(exchange, Cancelled("the call was cancelled"))
         except Exception:
             log.exception("a bug while answering %s %s", exchange.method, exchange.raw_path[:200])
             if not exchange.is_begun:
@@ -187,10 +198,11 @@ class HttpCalls:
         return head + header_lines(dict(reply.headers)) if reply.headers else head
 
     def _refuse(self, exchange: Exchange, error: OmniRelayError) -> None:
+        key = exchange.header(SHARD_KEY)
+        known = key if key and len(key) <= limits.NAME_CHARS_MAX else None
         headers = {
-            "content-type": "application/json",
-            "Rpc-Transport": NAME,
-            "Rpc-Encoding": JSON.name,
+            "content-type": _CONTENT_TYPES[JSON.name],
+            **reply_headers(RequestMeta(procedure="", transport=NAME, shard_key=known)),
             **error_headers(error),
         }
         if isinstance(error, WrongMethod):
@@ -263,6 +275,10 @@ async def _reply_page(exchange: Exchange, page: Page, request: PageRequest) -> N
         exchange.reply(reply.status, header_lines(headers), reply.body)
         return
     head = header_lines({"content-type": CONTENT_TYPE, **_STREAM_HEADERS, **headers})
+    if exchange.method == "HEAD":
+        await reply.stream.aclose()
+        exchange.reply(reply.status, head)
+        return
     await StreamReply(exchange, head, _as_it_is).run(reply.stream)
 
 

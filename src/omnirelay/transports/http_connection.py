@@ -217,6 +217,12 @@ class Connection(asyncio.Protocol):
     # -- one request after the other --------------------------------------------------------------
 
     async def _serve(self) -> None:
+        try:
+            await self._answer_all()
+        finally:
+            self._transport.close()
+
+    async def _answer_all(self) -> None:
         while (exchange := await self._next()) is not None:
             self._current = exchange
             self._deadline = (
@@ -258,7 +264,6 @@ class Connection(asyncio.Protocol):
             if self._transport.can_write_eof():
                 self._transport.write_eof()
             await asyncio.sleep(self.options.linger_s)
-        self._transport.close()
 
     def close(self) -> None:
         """What is written still goes out."""
@@ -337,6 +342,9 @@ class Connection(asyncio.Protocol):
         if self._is_paused and self._held_bytes <= self.options.held_bytes_max:
             self._is_paused = False
             self._transport.resume_reading()
+            if self._reading is not None:
+                # The silence was of our making.
+                self._deadline = self._loop.time() + self.options.body_s
 
 
 def _ask_whether_alive(connected: socket.socket) -> None:

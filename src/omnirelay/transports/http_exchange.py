@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Protocol
 from urllib.parse import unquote
 
-from omnirelay.model.errors import InvalidArgument, OmniRelayError, Overloaded, TooLarge
+from omnirelay.model.errors import OmniRelayError, Overloaded, TooLarge
 from omnirelay.rpc.meta import Certificate
 from omnirelay.transports.http_options import HttpOptions
 
@@ -59,6 +59,8 @@ class Exchange:
     ) -> None:
         self.wire = wire
         self.method = method
+        if not target.startswith(b"/"):
+            target = _without_host(target)
         path, _, query = target.partition(b"?")
         self.raw_path = path.decode("latin-1")
         self.query = query.decode("latin-1")
@@ -211,10 +213,10 @@ class Exchange:
 
     def _head(self, status: int, head: bytes) -> bytes:
         assert not self.is_begun, "one request has one answer"
+        first = _STATUS_LINES[status] + self.wire.dated + head
         self.is_begun = True
         self.stays_open = not self.is_last
-        close = b"" if self.stays_open else _CLOSE
-        return _STATUS_LINES[status] + self.wire.dated + head + close
+        return first if self.stays_open else first + _CLOSE
 
     def send(self, data: bytes) -> None:
         assert self.is_begun, "an answer in parts begins with `begin`"
@@ -229,9 +231,18 @@ class Exchange:
             self.wire.write(b"0\r\n\r\n")
 
 
+def _without_host(target: bytes) -> bytes:
+    """A caller behind a proxy names the whole address; which of our names it used is no matter."""
+    scheme, parted, rest = target.partition(b"://")
+    if not parted or scheme.lower() not in (b"http", b"https"):
+        return target
+    _, slash, path = rest.partition(b"/")
+    return slash + path or b"/"
+
+
 def header_lines(headers: dict[str, str]) -> bytes:
-    """Raises InvalidArgument for what would end a header early: an answer of our own code."""
+    """Raises OmniRelayError for what would end a header early: whoever answers made a mistake."""
     text = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     if text.count("\n") != len(headers) or text.count("\r") != len(headers) or "\0" in text:
-        raise InvalidArgument("a header of the answer has a line end in it")
+        raise OmniRelayError("a header of the answer has a line end in it")
     return text.encode("latin-1", errors="replace")
