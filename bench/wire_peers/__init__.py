@@ -26,6 +26,7 @@ JOBS = (*RATED, "wakeup")
 
 # Fetching a server, starting it and draining what was produced come on top of the job's seconds.
 GRACE_S = 90.0
+POLITE_S = 10.0
 
 
 class Measured(NamedTuple):
@@ -91,10 +92,11 @@ def _stop(child: "subprocess.Popen[str]") -> None:
     """A term lets it stop its server and remove its files; its group goes if it does not."""
     child.terminate()
     try:
-        child.communicate(timeout=10)
+        child.communicate(timeout=POLITE_S)
     except subprocess.TimeoutExpired:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
 
 
 def table(found: list[Measured]) -> str:

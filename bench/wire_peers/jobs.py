@@ -9,8 +9,6 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, Protocol
 
-import uvloop  # type: ignore[import-not-found,unused-ignore]
-
 from bench.wire_peers import Measured
 
 BODY = b"x" * 200
@@ -157,7 +155,9 @@ JOBS = {
 
 
 def run(peer: str, job: str, seconds: float, *, connect: Connect, version: str) -> Measured:
-    # uvloop, because it makes every one of these clients faster.
+    # Only .venv-peers has it: it makes every one of these clients faster.
+    import uvloop  # type: ignore[import-not-found,unused-ignore]
+
     outcome: Outcome = uvloop.run(JOBS[job](connect, seconds))
     return measured(peer, job, outcome, version)
 

@@ -84,11 +84,14 @@ def cache() -> Path:
 @contextmanager
 def disk_folder() -> Iterator[Path]:
     """A folder that a sync really sends to a disk; memory file systems are passed over."""
-    for parent in (Path(tempfile.gettempdir()), Path("/var/tmp"), cache()):
-        if parent.is_dir() and _file_system(parent) not in {"tmpfs", "ramfs"}:
-            with tempfile.TemporaryDirectory(prefix="omnirelay-peer-", dir=parent) as folder:
-                yield Path(folder)
-            return
+    for parent in (Path(tempfile.gettempdir()), Path("/var/tmp"), CACHE):
+        if _file_system(parent) in {"tmpfs", "ramfs"}:
+            continue
+        if not parent.is_dir():
+            parent = cache()
+        with tempfile.TemporaryDirectory(prefix="omnirelay-peer-", dir=parent) as folder:
+            yield Path(folder)
+        return
     raise CannotStart("every folder for its data is in memory")
 
 
