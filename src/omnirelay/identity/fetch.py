@@ -1,4 +1,4 @@
-"""One bounded GET, for the keys of an issuer."""
+"""One bounded GET, for the keys of an issuer: the adapter behind the port `Fetch`."""
 
 import asyncio
 import http.client
@@ -111,7 +111,7 @@ def _read(connection: http.client.HTTPConnection, target: str) -> bytes:
 def _cut(connection: http.client.HTTPConnection) -> None:
     """Wake the thread if it still waits. It closes the socket itself: a descriptor closed here
     might be somebody else's by the time the thread looks at it."""
-    waiting: socket.socket | None = connection.sock
+    waiting = connection.sock
     if waiting is not None:
         with suppress(OSError):
             waiting.shutdown(socket.SHUT_RDWR)
