@@ -57,11 +57,12 @@ class Health:
     async def watch(self, request: Any, context: Context) -> None:
         told = None
         while True:
+            closed = self._closed  # before the status: the last one must not be missed
             status = self._status(request.service)
             if status != told:
                 await context.write(_Answer(status=status))
                 told = status
-            if self._closed:
+            if closed:
                 return
             async with self._changed:
                 if not self._closed and self._status(request.service) == told:
