@@ -6,6 +6,8 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import Progress as Bar
 
+from omnirelay.cli.ending import wants_json
+
 
 class Progress:
     def __init__(self, what: str, *, total: int) -> None:
@@ -33,4 +35,4 @@ class Progress:
 
 
 def _is_seen() -> bool:
-    return sys.stderr.isatty() and "--json" not in sys.argv[1:]
+    return sys.stderr.isatty() and not wants_json()
