@@ -13,7 +13,8 @@ from omnirelay.journal.checkpoint import Checkpoint
 from omnirelay.lease.answers import Accepted, ItemView, Stats
 from omnirelay.lease.commands import Command, Enqueue, Inspect, ReadStats
 from omnirelay.mesh.calls import Call, Outcome
-from omnirelay.mesh.shard import Shard, ShardOptions
+from omnirelay.mesh.shard import Shard
+from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.model.errors import DiskFull, OmniRelayError, OutcomeUnknown, Unavailable
 from omnirelay.model.items import Payload
 from omnirelay.model.ports import RandomIds, SystemClock

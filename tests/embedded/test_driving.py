@@ -50,7 +50,7 @@ def test_an_interrupted_driver_leaves_nobody_waiting_and_nothing_half_done(tmp_p
 
     try:
         # The other caller's call is in the inbox without a wake-up, so the driver's turn has both.
-        engine.shard._put(Call([enqueue("other")], other))
+        engine.shard.put(Call([enqueue("other")], other))
         set_failpoint(interrupt)
         with pytest.raises(KeyboardInterrupt):
             engine.offer_and_drive(Call([enqueue("mine")], mine))

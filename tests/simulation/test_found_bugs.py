@@ -19,7 +19,8 @@ from omnirelay.lease.options import QueueOptions
 from omnirelay.mesh.calls import Call, LeaseCall, LeaseReply, Outcome, Reply
 from omnirelay.mesh.keeper import KeepOptions
 from omnirelay.mesh.recovery import recover
-from omnirelay.mesh.shard import Shard, ShardOptions
+from omnirelay.mesh.shard import Shard
+from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.model.errors import DiskFull, OmniRelayError, OutcomeUnknown, Recovering
 from omnirelay.model.items import Payload
 from omnirelay.stores.memory_positions import MemoryCheckpoints

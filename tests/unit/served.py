@@ -21,7 +21,8 @@ from omnirelay.lease.commands import (
 )
 from omnirelay.mesh.calls import Call, LeaseCall, LeaseReply, Outcome
 from omnirelay.mesh.keeper import Slowest
-from omnirelay.mesh.shard import Shard, ShardOptions
+from omnirelay.mesh.shard import Shard
+from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.model.items import Payload, Token
 
 

@@ -7,7 +7,7 @@ from omnirelay.lease.commands import Enqueue
 from omnirelay.lease.image import facts
 from omnirelay.mesh.keeper import Keeper, KeepOptions
 from omnirelay.mesh.recovery import recover
-from omnirelay.mesh.shard import ShardOptions
+from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.model import limits
 from omnirelay.model.items import Payload
 from omnirelay.stores.memory import MemoryJournal, MemoryMedium

@@ -18,7 +18,7 @@ from omnirelay.lease.records import Completed, Enqueued, Granted, Purged, Record
 from omnirelay.lease.state import QueueState
 from omnirelay.mesh.keeper import Keeper, KeepOptions
 from omnirelay.mesh.recovery import Recovered, recover, replay
-from omnirelay.mesh.shard import ShardOptions
+from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.model.errors import Corrupt, DiskFull, InvalidOption, OmniRelayError
 from omnirelay.model.items import Payload
 from omnirelay.stores.memory import MemoryJournal, MemoryMedium

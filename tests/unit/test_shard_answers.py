@@ -12,7 +12,8 @@ from omnirelay.lease.answers import Accepted, Stats
 from omnirelay.lease.commands import Enqueue, Inspect, ReadStats
 from omnirelay.mesh.calls import AnyCall, Call, Outcome
 from omnirelay.mesh.rest import ThreadRest, run_now
-from omnirelay.mesh.shard import Shard, ShardOptions
+from omnirelay.mesh.shard import Shard
+from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.model.errors import Closed, OmniRelayError, OutcomeUnknown, Recovering
 from omnirelay.model.items import Payload
 from omnirelay.model.ports import RandomIds, SystemClock

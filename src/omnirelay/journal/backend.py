@@ -16,6 +16,15 @@ class Durability(msgspec.Struct, frozen=True):
     survives_node_loss: bool
     condition: str
 
+    def in_words(self) -> str:
+        survived = {
+            "a killed process": self.survives_process_kill,
+            "power loss": self.survives_power_loss,
+            "the loss of a node": self.survives_node_loss,
+        }
+        named = [what for what, holds in survived.items() if holds]
+        return f"survives {', '.join(named) or 'nothing'} ({self.condition})"
+
     def require(self, wanted: str | None, store: str) -> None:
         """`wanted` is process_kill, power_loss, node_loss or None."""
         known = {

@@ -26,7 +26,6 @@ from omnirelay.lease.records import (
 )
 from omnirelay.model.items import ErrorInfo, Payload, PendingItem, Token, to_time
 
-
 PROOF = "principal.proof"
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import msgspec
 
@@ -33,7 +33,7 @@ class FollowerStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 async def tail(
     reader: JournalReader, shard: str, after: int, *, bell: Bell | None = None, follow: bool = True
-) -> AsyncIterator[list[Event]]:
+) -> AsyncGenerator[list[Event]]:
     """Committed events after `after`, an envelope at a time, every link of the chain checked.
 
     Raises Corrupt rather than skip: on a gap, a bad link, or a range that was pruned away.

@@ -5,7 +5,7 @@ translate what comes back.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Protocol, TypeVar
 
 from omnirelay.journal.events import Event
@@ -33,10 +33,13 @@ class Queue(Protocol):
 class Component:
     """Belongs to the event loop that it is made on."""
 
-    def __init__(self, namespace: str, queue: Queue) -> None:
+    def __init__(
+        self, namespace: str, queue: Queue, offer: Callable[[AnyCall], None] | None = None
+    ) -> None:
+        """`offer` stands in for the queue's own way in."""
         self.namespace = namespace
         self.queue = queue
-        self.desk = Desk(asyncio.get_running_loop(), queue.offer)
+        self.desk = Desk(asyncio.get_running_loop(), offer or queue.offer)
 
     async def all(
         self, commands: Sequence[Command], *, wait_ms: int | None = None

@@ -1,11 +1,13 @@
 """Where calls wait that a turn could not serve: lease calls for work, enqueues for room."""
 
+from omnirelay.lease.commands import Enqueue
 from omnirelay.lease.options import QueueOptions
 from omnirelay.mesh.calls import AnyCall, Call, LeaseCall, Outcome
+from omnirelay.mesh.refusal import refused
 from omnirelay.mesh.turn import Turn
 from omnirelay.mesh.waiters import EnqueueWaiters, LeaseWaiters
 from omnirelay.model import limits
-from omnirelay.model.errors import Overloaded
+from omnirelay.model.errors import OmniRelayError, Overloaded
 from omnirelay.model.items import Token
 
 Beats = dict[tuple[str, Token], Outcome]
@@ -16,11 +18,16 @@ class Hall:
         self._options = options
         self._leases = LeaseWaiters()
         self._enqueues = EnqueueWaiters()
+        self.closed: OmniRelayError | None = None
+        """Why no new work is taken at present."""
         self.is_empty = True
         """Nobody waits, so a turn need not look in. May still be False when the last has left."""
 
     def serve(self, turn: Turn, call: AnyCall, beats: Beats) -> None:
         """Decide one call in this turn, or let it wait."""
+        if self.closed is not None and _is_new_work(call):
+            turn.replies.append((call, refused(call, self.closed)))
+            return
         if type(call) is Call:
             if not turn.handle(call, beats):
                 wait = self._options.enqueue_wait_ms if call.wait_ms is None else call.wait_ms
@@ -61,6 +68,8 @@ class Hall:
 
     def serve_waiters(self, turn: Turn) -> None:
         """Grant to who waits what has become free, and send away whose time is up."""
+        if self.closed is not None:
+            self._send_away(turn, self.closed)
         if len(self._leases):
             self._serve_leases(turn)
         if len(self._enqueues):
@@ -69,6 +78,10 @@ class Hall:
                 late.wait_ms = 0
                 turn.handle(late, {})
         self.is_empty = not len(self._leases) and not len(self._enqueues)
+
+    def _send_away(self, turn: Turn, why: OmniRelayError) -> None:
+        for call in self.clear():
+            turn.replies.append((call, refused(call, why)))
 
     def _serve_leases(self, turn: Turn) -> None:
         state = turn.state
@@ -86,6 +99,8 @@ class Hall:
         """When somebody here must be looked at next; `ripe_at` is when work comes due."""
         if not len(self._leases) and not len(self._enqueues):
             return None
+        if self.closed is not None:
+            return 0
         times = (
             self._leases.next_deadline(),
             self._enqueues.next_deadline(),
@@ -97,3 +112,7 @@ class Hall:
         calls: list[AnyCall] = [*self._leases.clear(), *self._enqueues.clear()]
         self.is_empty = True
         return calls
+
+
+def _is_new_work(call: AnyCall) -> bool:
+    return type(call) is not Call or any(type(command) is Enqueue for command in call.commands)

@@ -12,22 +12,20 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
-import msgspec
-
-from omnirelay.journal.backend import Head, JournalBackend
+from omnirelay.journal.backend import Durability, Head, JournalBackend
 from omnirelay.journal.bell import Bell
 from omnirelay.journal.writer import Writer
 from omnirelay.lease.answers import Answer, answer
 from omnirelay.lease.commands import Inspect, ListDead, ReadStats, StartEpoch
-from omnirelay.lease.options import QueueOptions
 from omnirelay.lease.state import QueueState
-from omnirelay.mesh.calls import AnyCall as AnyCall
-from omnirelay.mesh.calls import Call
+from omnirelay.mesh.calls import AnyCall, Call
 from omnirelay.mesh.hall import Hall
-from omnirelay.mesh.keeper import Keeper, KeepOptions, Slowest
+from omnirelay.mesh.keeper import Keeper, Slowest
 from omnirelay.mesh.recovery import recover
 from omnirelay.mesh.refusal import append_refusal, commands_of, not_serving, refused
 from omnirelay.mesh.rest import LoopRest, Rest, run_now
+from omnirelay.mesh.shard_options import ShardOptions
+from omnirelay.mesh.tally import Tally
 from omnirelay.mesh.turn import Turn
 from omnirelay.model import limits
 from omnirelay.model.errors import (
@@ -49,16 +47,6 @@ _FINAL = (Corrupt, InvalidOption, JournalOwned, TooLittleDurability)
 """Failures that trying again cannot mend; the shard stops and says why."""
 
 
-class ShardOptions(msgspec.Struct, frozen=True, kw_only=True):
-    node: str
-    queue: QueueOptions = QueueOptions()
-    keep: KeepOptions = KeepOptions()
-    require: str | None = None
-    """The least the journal must survive: process_kill, power_loss or node_loss."""
-    retry_min_s: float = 0.05
-    retry_max_s: float = 2.0
-
-
 async def _nobody() -> int | None:
     return None
 
@@ -78,8 +66,11 @@ class Shard:
     ) -> None:
         self.name = backend.shard
         self.bell = Bell()
+        self.tally = Tally()
         self.state = QueueState()
         self.ready = asyncio.Event()
+        self.durability: Durability | None = None
+        """What the journal states, once it is open."""
         self.failure: OmniRelayError | None = None
         """Why the shard does not serve at present."""
         self._backend = backend
@@ -113,14 +104,18 @@ class Shard:
     def offer(self, call: AnyCall) -> None:
         """Hand in a call. Its reply comes later, on the thread that takes its turn. Raises
         Overloaded, or Closed once the shard stops."""
-        self._put(call)
+        self.put(call)
         self._wake()
 
     def offer_and_drive(self, call: AnyCall) -> None:
         """The same for a caller that blocks anyway: if the shard rests, this thread takes the turn
         itself, and those of whoever comes meanwhile. Only over a store that blocks. It saves the
         two changes of thread that cost a lone caller more than its sync does."""
-        self._put(call)
+        self.put(call)
+        self.drive()
+
+    def drive(self) -> None:
+        """Take the turns that `put` calls wait for, or let the task take them if it is at it."""
         needs_task = False
         try:
             while self._inbox and not needs_task and self._turning.acquire(blocking=False):
@@ -158,7 +153,8 @@ class Shard:
         at, planned = self._next_at(), self._rests_until
         return at is not None and (planned is None or at < planned)
 
-    def _put(self, call: AnyCall) -> None:
+    def put(self, call: AnyCall) -> None:
+        """Hand in a call that `drive` will follow. Raises as `offer` does."""
         if self._stopping:
             raise Closed(f"shard {self.name} is closed")
         if len(self._inbox) >= limits.INBOX_MAX:
@@ -172,6 +168,15 @@ class Shard:
         if self._is_resting:
             self._is_resting = False
             self._rest.wake()
+
+    def turn_away(self, why: OmniRelayError | None) -> None:
+        """From now on new work is refused with `why`, and who waits for work is sent away with it;
+        what is leased may be finished. None: everybody is welcome again."""
+        self._hall.closed = why
+        self._rest.wake()
+
+    def now_ms(self) -> int:
+        return self._time.now_ms()
 
     def stop(self) -> None:
         """Finish what is in hand, then end `run`."""
@@ -206,8 +211,8 @@ class Shard:
     async def _take_office(self) -> None:
         """Recover, then append the epoch that makes this node the writer."""
         await self._backend.open()
-        durability = await self._backend.durability()
-        durability.require(self._options.require, self._backend.name)
+        self.durability = await self._backend.durability()
+        self.durability.require(self._options.require, self._backend.name)
         recovered = await recover(self._backend)
         self.state, self._is_as_recovered = recovered.state, True
         # From what was folded, not from a later look: what a rival appended since is unknown here,
@@ -318,6 +323,7 @@ class Shard:
                 raise refusal from error
             failpoint("shard.after_append")
             self.bell.ring(self._writer.last)
+            self.tally.note(turn.records, self.state)
         for parted in turn.parted:
             parted.settled = len(parted.outcomes)
         for call, outcomes in turn.replies:

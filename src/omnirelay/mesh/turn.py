@@ -131,6 +131,7 @@ class Turn:
                 granted = self.apply(
                     Grant(
                         principal=call.principal,
+                        proof=call.proof,
                         peer_id=call.peer_id,
                         lease_id=self._ids.lease_id(),
                         resource_types=call.resource_types,

@@ -8,7 +8,7 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from omnirelay.journal.backend import Head, JournalReader
@@ -19,7 +19,8 @@ from omnirelay.lease.options import QueueOptions
 from omnirelay.mesh.calls import AnyCall
 from omnirelay.mesh.keeper import KeepOptions
 from omnirelay.mesh.rest import ThreadRest, run_now
-from omnirelay.mesh.shard import Shard, ShardOptions
+from omnirelay.mesh.shard import Shard
+from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.model.errors import Closed, InvalidArgument, OmniRelayError
 from omnirelay.model.ports import Clock, Ids, RandomIds, SystemClock
 from omnirelay.sdk.threads import LoopThread
@@ -63,9 +64,10 @@ class Engine:
         options: QueueOptions | None = None,
         keep: KeepOptions | None = None,
         require: str | None = None,
+        node: str | None = None,
     ) -> "Engine":
         shard_options = ShardOptions(
-            node=f"{socket.gethostname()}-{os.getpid()}",
+            node=node or f"{socket.gethostname()}-{os.getpid()}",
             queue=options or QueueOptions(),
             keep=keep or KeepOptions(),
             require=require,
@@ -99,6 +101,10 @@ class Engine:
 
     def offer(self, call: AnyCall) -> None:
         self.shard.offer(call)
+
+    @property
+    def journal_name(self) -> str:
+        return self._opened.journal.name
 
     def offer_and_drive(self, call: AnyCall) -> None:
         self.shard.offer_and_drive(call)
@@ -151,7 +157,7 @@ class Engine:
 
     async def events(
         self, after: int, *, follow: bool, blocking: bool = False
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event]:
         """Committed events; unless `blocking`, read so that the caller's loop never blocks."""
         self._check_open()
         reader = self._opened.journal.reader()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 import msgspec
@@ -53,7 +54,12 @@ def _issued(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> I
 
 
 def _general(name: str) -> x509.GeneralName:
-    return x509.UniformResourceIdentifier(name) if "://" in name else x509.DNSName(name)
+    if "://" in name:
+        return x509.UniformResourceIdentifier(name)
+    try:
+        return x509.IPAddress(ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
 
 
 class Authority:

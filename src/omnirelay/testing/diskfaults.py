@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from omnirelay.journal.format import Sealed
 from omnirelay.mesh.keeper import KeepOptions
-from omnirelay.mesh.shard import Shard, ShardOptions
+from omnirelay.mesh.shard import Shard
+from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.model.errors import Corrupt, OmniRelayError
 from omnirelay.stores.sqlite import SqliteJournal
 from omnirelay.testing.archive import Archive, digest

@@ -71,7 +71,7 @@ class IdentityWorld:
         self.clients = self._clients()
         (folder / "ca.pem").write_bytes(self.authority.pem)
         (folder / "crl.pem").write_bytes(self.authority.revocations([self.clients["revoked"]]))
-        server = self.authority.issue("node", ["localhost", "127.0.0.1.test"], usage="server")
+        server = self.authority.issue("node", ["localhost", "127.0.0.1"], usage="server")
         self.server_files = server.write(folder, "server")
 
     def new_id(self) -> str:

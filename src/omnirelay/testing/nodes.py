@@ -14,7 +14,8 @@ from omnirelay.lease.image import facts
 from omnirelay.lease.state import QueueState
 from omnirelay.mesh.calls import Call, LeaseCall, Outcome
 from omnirelay.mesh.recovery import replay
-from omnirelay.mesh.shard import Shard, ShardOptions
+from omnirelay.mesh.shard import Shard
+from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.model.errors import OmniRelayError
 from omnirelay.model.items import dashed
 from omnirelay.model.ports import set_failpoint

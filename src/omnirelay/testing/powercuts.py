@@ -23,7 +23,8 @@ from unittest import mock
 from omnirelay.journal.format import Sealed
 from omnirelay.mesh.keeper import KeepOptions
 from omnirelay.mesh.recovery import recover
-from omnirelay.mesh.shard import Shard, ShardOptions
+from omnirelay.mesh.shard import Shard
+from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.model import limits
 from omnirelay.model.errors import Corrupt
 from omnirelay.model.items import dashed

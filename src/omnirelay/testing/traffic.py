@@ -21,8 +21,7 @@ from omnirelay.lease.commands import (
     Release,
     Restore,
 )
-from omnirelay.mesh.calls import Call, LeaseCall, LeaseReply, Outcome
-from omnirelay.mesh.shard import AnyCall
+from omnirelay.mesh.calls import AnyCall, Call, LeaseCall, LeaseReply, Outcome
 from omnirelay.model.errors import DiskFull, OmniRelayError, Overloaded, Unavailable
 from omnirelay.model.items import Payload, PendingItem, Token
 from omnirelay.sdk.link import Wish

@@ -73,6 +73,9 @@ class HttpInbound:
         self._port = self._server.sockets[0].getsockname()[1]
         self._sweeper = loop.create_task(self._traffic.sweep())
 
+    def reload_tls(self) -> None:
+        return None  # its context is the node's, which hands new handshakes the new files
+
     def _connection(self) -> Connection:
         return Connection(self._traffic, self._calls.answer, self._read_certificate)
 

@@ -1,0 +1,31 @@
+"""What a shard has committed since it opened, counted as it happens."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from omnirelay.lease.records import DEAD_LETTERED, Expired, Failed, Record
+from omnirelay.lease.state import QueueState
+
+
+class Tally:
+    """Written by whoever takes the turn, read by anybody: single counts that need not agree."""
+
+    def __init__(self) -> None:
+        self.kinds: Counter[type[Record]] = Counter()
+        self.dead_lettered = 0
+        self.commits = 0
+        self.on_backpressure: Callable[[bool, int], None] | None = None
+        """Told, on the thread of the turn, that backpressure began or ended, and at which depth."""
+        self._was_paused = False
+
+    def note(self, records: Sequence[Record], state: QueueState) -> None:
+        self.commits += 1
+        self.kinds.update(map(type, records))
+        if Failed in self.kinds or Expired in self.kinds:
+            for record in records:
+                if isinstance(record, Failed | Expired) and record.disposition == DEAD_LETTERED:
+                    self.dead_lettered += 1
+        if state.paused != self._was_paused:
+            self._was_paused = state.paused
+            if self.on_backpressure is not None:
+                self.on_backpressure(state.paused, len(state.pending))

@@ -1,0 +1,155 @@
+"""Introduces the rooms to one another: from settings to the parts of a node."""
+
+import os
+import socket
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from omnirelay.identity.settings import Identity
+from omnirelay.model import limits
+from omnirelay.model.errors import InvalidOption
+from omnirelay.model.ports import Clock, Ids
+from omnirelay.node.settings import LimitSettings, NamespaceSettings, NodeSettings, place
+from omnirelay.rpc.builtin import AccessLog, Deadline, LastResort, SizeLimit
+from omnirelay.rpc.dispatcher import Dispatcher
+from omnirelay.rpc.limiting import Limiter, RateLimit
+from omnirelay.rpc.meta import Request
+from omnirelay.rpc.procedure import Procedure, Registry
+from omnirelay.rpc.telemetry import Metrics, Tracing
+from omnirelay.rpc.transport import Inbound
+from omnirelay.sdk.engine import Engine
+from omnirelay.transports.http_pages import Page
+
+if TYPE_CHECKING:
+    from omnirelay.rpc.middleware import Middleware
+
+
+def node_id(settings: NodeSettings) -> str:
+    return settings.node_id or f"{socket.gethostname()}-{os.getpid()}"
+
+
+def open_engine(settings: NodeSettings, namespace: str, own: NamespaceSettings) -> Engine:
+    """Blocks until the queue serves. Raises whatever kept it from that."""
+    journal = own.journal or settings.journal
+    if journal is None:
+        folder = Path(settings.data)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidOption(f"data is {settings.data!r}: {error.strerror}") from error
+        journal = f"sqlite:///{folder.absolute() / namespace}.db"
+    return Engine.open(
+        journal,
+        namespace=namespace,
+        options=own.options,
+        keep=own.keep,
+        require=own.require or settings.require,
+        node=node_id(settings),
+    )
+
+
+def build_dispatcher(
+    settings: NodeSettings, registry: Registry, identity: Identity, *, clock: Clock, ids: Ids
+) -> Dispatcher:
+    """Outermost first. Who calls is proved before anything acts on it, and what it may do is
+    decided before its body is looked at."""
+    middleware: list[Middleware] = [
+        LastResort(ids.lease_id),
+        Metrics(),
+        identity.binding,
+        AccessLog(clock),
+        Tracing(),
+        identity.authorize,
+        Deadline(clock),
+        SizeLimit(),
+    ]
+    if settings.limits.rate_per_s is not None:
+        middleware.append(RateLimit(PrincipalLimits(settings.limits, clock)))
+    return Dispatcher(registry, middleware)
+
+
+class PrincipalLimits:
+    """A limiter for each principal, so that a greedy one slows only itself."""
+
+    def __init__(self, settings: LimitSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._limiters: OrderedDict[str, Limiter] = OrderedDict()
+
+    def __call__(self, request: Request, procedure: Procedure) -> Limiter | None:
+        principal = request.meta.principal
+        limiter = self._limiters.get(principal)
+        if limiter is None:
+            assert self._settings.rate_per_s is not None
+            limiter = self._limiters[principal] = Limiter(
+                self._clock, rate_per_s=self._settings.rate_per_s, burst=self._settings.burst
+            )
+            if len(self._limiters) > limits.LIMITED_PRINCIPALS_MAX:
+                self._limiters.popitem(last=False)
+        self._limiters.move_to_end(principal)
+        return limiter
+
+
+def build_inbounds(
+    settings: NodeSettings,
+    dispatcher: Dispatcher,
+    identity: Identity,
+    *,
+    clock: Clock,
+    pages: dict[str, Page],
+) -> list[Inbound]:
+    """In the order they start: HTTP last, since its `/readyz` says that all is well."""
+    inbounds: list[Inbound] = []
+    registry = dispatcher.registry
+    tls = identity.tls
+    context = None if tls is None else tls.context
+    read = identity.certificate_of
+    if (at := place("stream", settings.stream)) is not None:
+        from omnirelay.transports.stream_inbound import StreamInbound
+
+        inbounds.append(
+            StreamInbound(
+                dispatcher,
+                registry,
+                clock=clock,
+                host=at.host,
+                port=at.port,
+                path=at.path,
+                tls=context,
+                read_certificate=read,
+            )
+        )
+    if (at := place("grpc", settings.grpc)) is not None:
+        from omnirelay.transports.grpc_inbound import GrpcInbound
+
+        secrets = None
+        if tls is not None:
+            secrets = lambda: (tls.pem().key, tls.pem().certificate, tls.pem().ca)  # noqa: E731
+        inbounds.append(
+            GrpcInbound(
+                dispatcher,
+                registry=registry,
+                clock=clock,
+                host=at.host,
+                port=at.port,
+                tls=secrets,
+                read_certificate=read,
+            )
+        )
+    if (at := place("http", settings.http)) is not None:
+        from omnirelay.transports.http_inbound import HttpInbound
+
+        inbounds.append(
+            HttpInbound(
+                dispatcher,
+                registry,
+                clock=clock,
+                host=at.host,
+                port=at.port,
+                tls=context,
+                read_certificate=read,
+                pages=pages,
+            )
+        )
+    return inbounds

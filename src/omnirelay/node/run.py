@@ -1,0 +1,61 @@
+"""From settings to a process that serves until it is told to stop."""
+
+import asyncio
+import logging
+import os
+import signal
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from omnirelay.model.errors import InvalidOption
+from omnirelay.node.node import Node
+from omnirelay.node.settings import NodeSettings
+
+
+def serve(settings: NodeSettings, *, ready: Callable[[Node], None] | None = None) -> int:
+    """Blocks until SIGTERM or SIGINT, then stops cleanly and returns 0. Raises OmniRelayError if
+    the node cannot start. `ready` is called once, when it serves."""
+    _log(settings.log_level)
+    asyncio.run(_serve(settings, ready))
+    return 0
+
+
+async def _serve(settings: NodeSettings, ready: Callable[[Node], None] | None) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    async with Node(settings) as node:
+        if settings.ready_file is not None:
+            write_ready_file(Path(settings.ready_file), node)
+        if ready is not None:
+            ready(node)
+        await stopping.wait()
+    if settings.ready_file is not None:
+        _remove(Path(settings.ready_file))
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+def write_ready_file(path: Path, node: Node) -> None:
+    """Whole or not at all, so that whoever waits for it never reads half."""
+    said = {**node.urls, "pid": os.getpid(), "nodeId": node.node_id}
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
+            file.write(msgspec.json.encode(said))
+        Path(file.name).replace(path)
+    except OSError as error:
+        raise InvalidOption(f"ready_file is {path}: {error.strerror}") from error
+
+
+def _log(level: str) -> None:
+    numbers = logging.getLevelNamesMapping()
+    if level.upper() not in numbers:
+        raise InvalidOption(f"log_level is {level!r}, must be one of {', '.join(numbers).lower()}")
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("omnirelay").setLevel(numbers[level.upper()])

@@ -1,0 +1,135 @@
+"""One shard, looked at without disturbing it: lengths and copies are read, nothing is locked."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+
+from omnirelay.journal.follower import FollowerStatus
+from omnirelay.lease.answers import Stats
+from omnirelay.lease.commands import ReadStats
+from omnirelay.lease.records import (
+    Completed,
+    Enqueued,
+    Expired,
+    Failed,
+    Granted,
+    Record,
+    Released,
+    Renewed,
+)
+from omnirelay.mesh.component import Component
+from omnirelay.model.errors import OmniRelayError
+from omnirelay.ops.view import Holder, ShardStatus, Transition
+from omnirelay.sdk.engine import Engine
+
+REFRESH_S = 1.0
+
+_COUNTED: dict[type[Record], str] = {
+    Enqueued: "enqueued",
+    Granted: "granted",
+    Completed: "completed",
+    Failed: "failed",
+    Expired: "expired",
+    Released: "released",
+    Renewed: "heartbeats",
+}
+
+
+class ShardWatch:
+    """Made on the node's loop."""
+
+    def __init__(self, engine: Engine, component: Component) -> None:
+        self._engine = engine
+        self._component = component
+        self._shard = engine.shard
+        self._loop = asyncio.get_running_loop()
+        self._watchers: set[asyncio.Queue[Transition]] = set()
+        self._number = 0
+        self._oldest_ms: int | None = None
+        self.last_transition: Transition | None = None
+        self._shard.tally.on_backpressure = self._changed
+
+    def status(self) -> ShardStatus:
+        shard, state = self._shard, self._shard.state
+        rules = state.rules
+        return ShardStatus(
+            shard=shard.name,
+            is_ready=shard.ready.is_set(),
+            leader=state.node,
+            epoch=state.epoch,
+            last_sequence=state.sequence,
+            pending_count=len(state.pending),
+            active_lease_count=len(state.active),
+            delayed_count=len(state.delayed),
+            dead_letter_count=len(state.dead),
+            backpressure=state.paused,
+            journal=self._engine.journal_name,
+            durability="unknown" if shard.durability is None else shard.durability.in_words(),
+            trouble=None if shard.failure is None else shard.failure.message,
+            oldest_pending_age_ms=self._oldest_ms if state.pending else None,
+            pending_high=rules.pending_high or None,
+            pending_low=rules.pending_low or None,
+        )
+
+    async def refresh(self) -> None:
+        """What only the shard itself can tell is asked for now and then."""
+        while True:
+            try:
+                stats = await self._component.one(ReadStats(), Stats)
+                self._oldest_ms = stats.oldest_pending_age_ms
+            except OmniRelayError:
+                self._oldest_ms = None  # it does not serve; `trouble` says why
+            await asyncio.sleep(REFRESH_S)
+
+    def followers(self) -> Sequence[FollowerStatus]:
+        return self._engine.follower_status()
+
+    def holders(self) -> Sequence[Holder]:
+        now = self._shard.now_ms()
+        by: dict[tuple[str, str], tuple[int, int, int]] = {}
+        for held in list(self._shard.state.active.values()):
+            key = (held.peer_id or held.principal, held.principal)
+            count, granted, expires = by.get(key, (0, held.granted_at, held.expires_at))
+            by[key] = (count + 1, min(granted, held.granted_at), min(expires, held.expires_at))
+        return [
+            Holder(peer, principal, count, max(0, now - granted), expires - now)
+            for (peer, principal), (count, granted, expires) in sorted(by.items())
+        ]
+
+    def counts(self) -> Mapping[str, int]:
+        tally = self._shard.tally
+        kinds = {name: tally.kinds[kind] for kind, name in _COUNTED.items()}
+        return {**kinds, "dead_lettered": tally.dead_lettered, "commits": tally.commits}
+
+    # -- backpressure -------------------------------------------------------------------------
+
+    def _changed(self, is_paused: bool, pending: int) -> None:
+        """On the shard's thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._tell, is_paused, pending)
+        except RuntimeError:
+            return  # the node's loop has ended
+
+    def _tell(self, is_paused: bool, pending: int) -> None:
+        self._number += 1
+        transition = self.last_transition = Transition(
+            shard=self._shard.name,
+            number=self._number,
+            state="active" if is_paused else "inactive",
+            pending_count=pending,
+            at_ms=self._shard.now_ms(),
+        )
+        for watcher in self._watchers:
+            watcher.put_nowait(transition)
+
+    async def transitions(self) -> AsyncGenerator[Transition]:
+        """A watcher that does not read keeps only what happens meanwhile, and transitions are
+        rare: two watermarks lie between any two of them."""
+        watcher: asyncio.Queue[Transition] = asyncio.Queue()
+        if self.last_transition is not None:
+            watcher.put_nowait(self.last_transition)
+        self._watchers.add(watcher)
+        try:
+            while True:
+                yield await watcher.get()
+        finally:
+            self._watchers.discard(watcher)
