@@ -1,5 +1,7 @@
 """Certificates: what they say, and whom they prove."""
 
+from functools import lru_cache
+
 import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -69,8 +71,10 @@ class CertificateNames:
         self._domains = frozenset(domain.lower() for domain in settings.trust_domains)
         self._names = patterns(settings.names, "identity.certificates.names")
         self._subject = settings.subject
+        # A connection shows the same certificate with every call.
+        self.principal_of = lru_cache(maxsize=1024)(self._principal_of)
 
-    def principal_of(self, certificate: Certificate) -> str:
+    def _principal_of(self, certificate: Certificate) -> str:
         """The SPIFFE id, else the listed name, else the subject. Raises Unauthenticated if there
         is none, or if the certificate leaves a choice."""
         spiffe = [name for name in certificate.names if name.lower().startswith(_SPIFFE)]

@@ -6,6 +6,7 @@ issuers and one of that issuer's keys. No refusal repeats any part of it.
 
 import hashlib
 import hmac
+import re
 from base64 import urlsafe_b64decode
 from typing import Any
 
@@ -18,6 +19,7 @@ from omnirelay.model import limits
 from omnirelay.model.errors import Unauthenticated
 from omnirelay.model.ports import Clock
 
+_B64TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750
 _UNCHECKED: Any = {"verify_signature": False}  # Any: PyJWT keeps the type of its options private
 # Times are checked here, by the clock that came in through its port.
 _CHECKED: Any = {
@@ -66,6 +68,8 @@ class Bearers:
         if known is not None:
             _check_binding(known.bearer, known.issuer, thumbprint)
             return known.bearer
+        if not _B64TOKEN.fullmatch(token):
+            raise Unauthenticated("the Authorization header does not hold one bearer token")
         issuer, header = self._claimed(token)
         version = await issuer.keys.fresh()
         claims = await self._signed(token, issuer, header)
