@@ -31,7 +31,7 @@ def opening(
         (b":path", path),
         (b":authority", b"node"),
         (b"content-type", content_type),
-        (b"te", b"trailers"),
+        (b"te", b"trailers"),  # codespell:ignore te
         *extra,
     ]
     block = b"".join(b"\x00" + _text(name) + _text(value) for name, value in pairs)

@@ -180,7 +180,7 @@ async def test_events_come_in_order_and_end_where_they_should() -> None:
 
 
 async def test_metadata_goes_along_and_what_belongs_to_one_hop_does_not() -> None:
-    headers = {"authorization": "Bearer x", "host": "a", "te": "b", "rpc-ttl-ms": "1"}
+    headers = {"authorization": "Bearer x", "host": "a", "upgrade": "b", "rpc-ttl-ms": "1"}
     async with served() as node, node.outbound(headers={"X-Mine": "m"}) as outbound:
         await outbound(
             asking("echo::say", Say(), outbound, headers=headers, peer_id="w", routing_key="r")
@@ -188,12 +188,17 @@ async def test_metadata_goes_along_and_what_belongs_to_one_hop_does_not() -> Non
         meta = node.echo.metas[0]
     assert (meta.headers["x-mine"], meta.headers["authorization"]) == ("m", "Bearer x")
     assert (meta.peer_id, meta.routing_key, meta.expires_ms) == ("w", "r", None)
-    assert not {"host", "te"} & set(meta.headers)
+    assert not {"host", "upgrade"} & set(meta.headers)
 
 
 async def test_what_metadata_cannot_hold_is_refused_before_the_call() -> None:
     async with served() as node, node.outbound() as outbound:
-        for meta in ({"shard_key": "ü"}, {"caller": "a\nb"}, {"headers": {"x-bin": "a"}}):
+        for meta in (
+            {"shard_key": "ü"},
+            {"caller": "a\nb"},
+            {"headers": {"x-bin": "a"}},
+            {"headers": {"x~": "a"}},
+        ):
             with pytest.raises(InvalidArgument, match="metadata"):
                 await outbound(asking("echo::say", Say(), outbound, **meta))
         with pytest.raises(InvalidArgument, match="no procedure gRPC can name"):
@@ -259,6 +264,46 @@ async def test_a_node_that_goes_away_may_have_done_it() -> None:
         await node.inbound.stop(0)
         with pytest.raises(OutcomeUnknown):
             await calling
+
+
+@pytest.mark.parametrize("verb", ["wait", "follow"])
+async def test_whoever_waits_on_a_stopped_outbound_hears_that_it_is_unknown(verb: str) -> None:
+    async with served() as node:
+        outbound = GrpcOutbound(node.target, clock=node.echo.clock)
+        await outbound.start()
+        if verb == "wait":
+            waiting = asyncio.create_task(_called(outbound, asking("echo::wait", Say(), outbound)))
+        else:
+            request = asking("echo::follow", From(), outbound)
+            waiting = asyncio.create_task(_listened(outbound, request))
+        await soon(node.echo.waiting)
+        await outbound.stop()
+        with pytest.raises(OutcomeUnknown, match="stopped"):
+            await waiting
+
+
+async def test_a_typed_call_that_is_cut_off_is_unknown_and_one_that_is_cancelled_is_cancelled() -> (
+    None
+):
+    begun = asyncio.Event()
+
+    async def tells(request: Request, procedure: Any, next_: Any) -> Any:
+        begun.set()
+        return await next_(request)
+
+    async with served((tells,)) as node:
+        for cut_off in (True, False):
+            outbound = GrpcOutbound(node.target, clock=node.echo.clock)
+            await outbound.start()
+            begun.clear()
+            blocked = asking("resourcelease::lease", wire.LeaseRequest(wait_ms=60_000), outbound)
+            waiting = asyncio.create_task(_called(outbound, blocked))
+            await soon(begun)
+            if not cut_off:
+                waiting.cancel()
+            await outbound.stop()
+            with pytest.raises(OutcomeUnknown if cut_off else asyncio.CancelledError):
+                await waiting
 
 
 async def test_stopping_finishes_what_is_under_way_and_takes_nothing_new() -> None:

@@ -61,8 +61,8 @@ class Call:
         """For kinds with one answer."""
         try:
             request = await self._request(context)
-            reply = await self._around.handler(request)
-            response = _single(reply)
+            response = _single(await self._around.handler(request))
+            context.set_trailing_metadata(_trailers(request.meta, response))
         except OmniRelayError as error:
             refusal = error
         except grpc.aio.BaseError:
@@ -70,7 +70,6 @@ class Call:
         except Exception as bug:
             refusal = _internal(self._procedure, bug)
         else:
-            context.set_trailing_metadata(_trailers(request.meta, response))
             return response.body
         return await _refuse(context, refusal)
 

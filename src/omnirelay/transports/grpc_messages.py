@@ -13,6 +13,14 @@ from omnirelay.rpc.meta import Request
 from omnirelay.transports.grpc_errors import refusal_of
 
 
+def raise_if_cut_off() -> None:
+    """gRPC cancels whoever waits for a call when the channel closes. That is not the waiting
+    task's own end, and must not look like it."""
+    task = asyncio.current_task()
+    if task is None or task.cancelling() == 0:
+        raise OutcomeUnknown("the outbound was stopped while the call was under way")
+
+
 class Messages(AsyncGenerator[bytes, None]):
     """What the other side sends, while what the caller says goes up beside it. A class and not a
     generator function: one that was never asked for a message must end the call too."""
@@ -43,8 +51,7 @@ class Messages(AsyncGenerator[bytes, None]):
         try:
             return list(await self._call.initial_metadata())
         except asyncio.CancelledError:
-            await self.aclose()
-            self._raise_own_failure()
+            await self._raise_why_cancelled()
             raise
 
     async def only(self) -> bytes:
@@ -60,14 +67,13 @@ class Messages(AsyncGenerator[bytes, None]):
         finally:
             await self.aclose()
 
-    async def asend(self, value: None) -> bytes:
+    async def asend(self, value: None) -> bytes:  # codespell:ignore asend
         try:
             message = await self._call.read()
         except grpc.aio.AioRpcError:
             message = grpc.aio.EOF  # the status says why
         except asyncio.CancelledError:
-            await self.aclose()
-            self._raise_own_failure()
+            await self._raise_why_cancelled()
             raise
         if message is not grpc.aio.EOF:
             assert isinstance(message, bytes)
@@ -99,6 +105,12 @@ class Messages(AsyncGenerator[bytes, None]):
         await self.aclose()
         self._raise_own_failure()
         raise refusal_of(code, details, trailers)
+
+    async def _raise_why_cancelled(self) -> None:
+        """Returns if it was this task that somebody cancelled."""
+        await self.aclose()
+        self._raise_own_failure()
+        raise_if_cut_off()
 
     def _raise_own_failure(self) -> None:
         if self._failure is not None:

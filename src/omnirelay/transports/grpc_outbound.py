@@ -1,5 +1,7 @@
 """Calls that go out over gRPC."""
 
+import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -14,7 +16,7 @@ from omnirelay.rpc import headers as names
 from omnirelay.rpc.codec import JSON, Codec
 from omnirelay.rpc.meta import Reply, Request, RequestMeta, Response, Stream
 from omnirelay.transports.grpc_errors import refusal_of
-from omnirelay.transports.grpc_messages import Messages
+from omnirelay.transports.grpc_messages import Messages, raise_if_cut_off
 from omnirelay.transports.grpc_service import (
     EMPTY_KEY,
     NAMESPACE,
@@ -48,7 +50,7 @@ _NOT_PASSED_ON: Final = frozenset(
         "content-length",
         "content-type",
         "accept-encoding",
-        "te",
+        "te",  # codespell:ignore te
         "user-agent",
         "transfer-encoding",
         "upgrade",
@@ -140,6 +142,9 @@ class GrpcOutbound:
             trailers = await call.trailing_metadata()
         except grpc.aio.AioRpcError as error:
             raise refusal_of(error.code(), error.details(), error.trailing_metadata()) from None
+        except asyncio.CancelledError:
+            raise_if_cut_off()
+            raise
         return _response(answer, trailers)
 
     def _method(self, request: Request) -> Method | None:
@@ -199,9 +204,13 @@ def _passed_on(headers: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+# Names that end in -bin carry bytes, not text.
+_NAME = re.compile(r"[0-9a-z_.-]+(?<!-bin)")
+
+
 def _checked(name: str, value: str) -> tuple[str, str]:
-    if not value.isascii() or not value.isprintable() or name.endswith("-bin"):
-        raise InvalidArgument(f"{name[:80]} is no metadata gRPC can carry: printable ASCII only")
+    if not _NAME.fullmatch(name) or not value.isascii() or not value.isprintable():
+        raise InvalidArgument(f"{name[:80]!r} is no metadata gRPC can carry: printable ASCII only")
     return name, value
 
 

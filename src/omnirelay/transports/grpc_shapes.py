@@ -179,9 +179,10 @@ def _to_timestamp(time: datetime) -> Fields:
 
 
 def _from_timestamp(stamp: Timestamp) -> datetime:
-    if not 0 <= stamp.nanos < 1_000_000_000:
-        raise InvalidArgument(f"malformed body: a time has {stamp.nanos} nanos")
-    return EPOCH + timedelta(seconds=stamp.seconds, microseconds=stamp.nanos // 1000)
+    nanos = stamp.nanos
+    if not 0 <= nanos < 1_000_000_000:
+        raise InvalidArgument(f"malformed body: a time has {nanos} nanos")
+    return EPOCH + timedelta(0, stamp.seconds, nanos // 1000)
 
 
 def _bare(described: inspect.Type) -> tuple[inspect.Type, bool]:
