@@ -9,7 +9,7 @@ from omnirelay.testing.raw_http import RawHttp, request_of
 from omnirelay.transports.http_options import HttpOptions
 from tests.wire.http_echo import served, soon
 
-HASTY = HttpOptions(head_s=0.1, body_s=0.1, idle_s=0.1, write_s=0.2, linger_s=0.2)
+HASTY = HttpOptions(head_s=0.3, body_s=0.3, idle_s=0.3, write_s=0.3, linger_s=0.2)
 WAIT = request_of("POST", "/v1/echo/wait", b"{}")
 
 
@@ -112,6 +112,22 @@ async def test_bodies_have_a_bound_together() -> None:
             assert (await one.answer()).status == 200
         async with RawHttp(node.url) as two:
             assert (await two.ask("POST", "/v1/echo/say", large)).status == 200
+
+
+async def test_callers_that_leave_at_any_point_leave_nothing_behind() -> None:
+    """If any of their bodies were still counted, the last call would be one too many."""
+    options = HttpOptions(bodies_bytes_max=5000)
+    body = b'{"text":"%b"}' % (b"x" * 2000)
+    pipelined = request_of("POST", "/v1/echo/wait", body) + request_of("POST", "/v1/echo/say", body)
+    async with served(options=options) as node:
+        for cut in range(1, len(pipelined), 97):
+            async with RawHttp(node.url) as raw:
+                await raw.send(pipelined[:cut])
+        async with asyncio.timeout(8):
+            while node.inbound.connection_count:
+                await asyncio.sleep(0)
+        async with RawHttp(node.url) as raw:
+            assert (await raw.ask("POST", "/v1/echo/say", body + b" " * 2500)).status == 200
 
 
 async def test_a_stopping_node_finishes_what_is_under_way_and_takes_nothing_new() -> None:

@@ -50,7 +50,7 @@ class Connection(asyncio.Protocol):
         """Bytes since the parser last got somewhere: an endless header or trailer shows here."""
         self._raw_left = 0
         self._url = b""
-        self._pairs: list[tuple[str, str]] = []
+        self._raw_pairs: list[tuple[bytes, bytes]] = []
         self._reading: Exchange | None = None
         self._current: Exchange | None = None
         self._queue: deque[Exchange] = deque()
@@ -84,6 +84,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_over = True
         self._traffic.connections.discard(self)
+        for exchange in self._queue:
+            exchange.release()
         if self._task is not None:
             self._task.cancel()
 
@@ -93,6 +95,9 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """In slices, since the parser cannot be stopped: so many requests at most are taken before
         the first of them is answered, however many came at once."""
+        if len(data) <= _SLICE_BYTES and not self._is_over and not self._is_busy():
+            self._feed(data)
+            return
         for start in range(0, len(data), _SLICE_BYTES):
             if self._is_over:
                 return
@@ -144,7 +149,7 @@ class Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         self._is_in_head = True
         self._url = b""
-        self._pairs = []
+        self._raw_pairs = []
         if self._current is None and not self._queue:
             self._deadline = self._loop.time() + self.options.head_s
 
@@ -152,22 +157,19 @@ class Connection(asyncio.Protocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._is_in_head or len(self._pairs) > limits.HEADERS_MAX:
-            return  # a trailer, which nobody asked for; or one of too many, which `Headers` refuses
-        try:
-            text = value.decode()
-        except UnicodeDecodeError:
-            text = value.decode("latin-1")
-        self._pairs.append((name.decode("latin-1"), text))
+        # A trailer, which nobody asked for, or one of too many: the request is refused anyway.
+        if self._is_in_head and len(self._raw_pairs) <= limits.HEADERS_MAX:
+            self._raw_pairs.append((name, value))
 
     def on_headers_complete(self) -> None:
         parser = self._parser
         self._is_in_head = False
         self._unframed = 0
-        exchange = Exchange(self, parser.get_method().decode(), self._url, self._pairs)
+        pairs = _decoded(self._raw_pairs)
+        exchange = Exchange(self, parser.get_method().decode(), self._url, pairs)
         exchange.stays_open = parser.should_keep_alive()
         exchange.is_old = parser.get_http_version() == "1.0"
-        if len(self._pairs) > limits.HEADERS_MAX:
+        if len(pairs) > limits.HEADERS_MAX:
             exchange.refusal = HeadersTooLarge(f"more than {limits.HEADERS_MAX} headers")
         if parser.should_upgrade():
             self._expect_raw(exchange)
@@ -345,6 +347,13 @@ class Connection(asyncio.Protocol):
             if self._reading is not None:
                 # The silence was of our making.
                 self._deadline = self._loop.time() + self.options.body_s
+
+
+def _decoded(pairs: list[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+    try:
+        return [(name.decode("latin-1"), value.decode()) for name, value in pairs]
+    except UnicodeDecodeError:
+        return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in pairs]
 
 
 def _ask_whether_alive(connected: socket.socket) -> None:

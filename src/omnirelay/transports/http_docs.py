@@ -9,7 +9,7 @@ from string import Template
 import msgspec
 
 from omnirelay.rpc.procedure import Kind, Procedure, Registry
-from omnirelay.transports.http_openapi import Json, document, example, path_of
+from omnirelay.transports.http_openapi import Json, document, example, fields, path_of
 from omnirelay.transports.http_options import WrongMethod
 from omnirelay.transports.http_pages import Page, PageReply, PageRequest
 
@@ -28,6 +28,7 @@ _POLICY = (
     f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; "
     f"form-action 'none'; frame-ancestors 'none'"
 )
+_SHOWN_URL = "http://127.0.0.1:7400"
 _PAGE = Template(
     '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>$title</title>'
     '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -100,18 +101,17 @@ def _part(procedure: Procedure, described: Json) -> str:
     summary = f"<p>{escape(procedure.summary)}</p>" if procedure.summary else ""
     if procedure.kind is Kind.DUPLEX:
         return f"{head}{summary}<p>Both ways at once: over gRPC or the stream, not over HTTP.</p>"
-    lines = "\n".join(_curl(procedure, described))
-    return f"{head}{summary}<pre>{escape(lines)}</pre>"
+    bodies: Json = described["paths"][path_of(procedure)]["post"]["requestBody"]["content"]
+    schema: Json = next(iter(bodies.values()))["schema"]
+    schemas: Json = described["components"]["schemas"]
+    asked = ", ".join(fields(schema, schemas))
+    takes = f"<p>Takes <code>{{{escape(asked)}}}</code></p>"
+    body = msgspec.json.encode(example(schema, schemas)).decode()
+    return f"{head}{summary}{takes}<pre>{escape(_curl(procedure, body))}</pre>"
 
 
-def _curl(procedure: Procedure, described: Json) -> list[str]:
-    path = path_of(procedure)
+def _curl(procedure: Procedure, body: str) -> str:
+    url = shlex.quote(_SHOWN_URL + path_of(procedure))
     if procedure.kind is Kind.SERVER_STREAM:
-        return [f"curl -N {shlex.quote('http://127.0.0.1:7400' + path)}"]
-    bodies: Json = described["paths"][path]["post"]["requestBody"]["content"]
-    schema = next(iter(bodies.values()))["schema"]
-    body = msgspec.json.encode(example(schema, described["components"]["schemas"])).decode()
-    return [
-        f"curl {shlex.quote('http://127.0.0.1:7400' + path)} \\",
-        f"  -d {shlex.quote(body)}",
-    ]
+        return f"curl -N {url}"
+    return f"curl {url} \\\n  -d {shlex.quote(body)}"

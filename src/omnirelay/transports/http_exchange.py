@@ -54,6 +54,26 @@ _LARGE = 64 << 10
 class Exchange:
     """The body can be read whole or message by message, the answer given at once or in parts."""
 
+    __slots__ = (
+        "_arrival",
+        "_chunks",
+        "_high",
+        "_is_chunked",
+        "_kept",
+        "is_answered",
+        "is_begun",
+        "is_complete",
+        "is_old",
+        "is_streamed",
+        "method",
+        "pairs",
+        "query",
+        "raw_path",
+        "refusal",
+        "stays_open",
+        "wire",
+    )
+
     def __init__(
         self, wire: Wire, method: str, target: bytes, pairs: list[tuple[str, str]]
     ) -> None:

@@ -57,6 +57,10 @@ class HttpInbound:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{scheme}://{host}:{self._port}"
 
+    @property
+    def connection_count(self) -> int:
+        return len(self._traffic.connections)
+
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
         try:

@@ -120,7 +120,8 @@ def _resolved(schema: Json, components: Mapping[str, Json]) -> Json:
 
 
 def example(schema: Json, components: Mapping[str, Json], depth: int = 0) -> Any:
-    """The smallest body that has all it must have."""
+    """The smallest body that has all it must have. Where nothing must be there, what has a form of
+    its own stands for the rest: a call to enqueue without a payload would show little."""
     schema = _resolved(schema, components)
     if depth > _EXAMPLE_DEPTH:
         return None
@@ -132,11 +133,10 @@ def example(schema: Json, components: Mapping[str, Json], depth: int = 0) -> Any
     match schema.get("type"):
         case "object":
             properties = schema.get("properties", {})
-            return {
-                name: example(properties[name], components, depth + 1)
-                for name in schema.get("required", ())
-                if name in properties
-            }
+            wanted = schema.get("required") or [
+                name for name, of in properties.items() if _is_structured(of, components)
+            ]
+            return {name: example(properties[name], components, depth + 1) for name in wanted}
         case "array":
             return [example(schema["items"], components, depth + 1)] if "items" in schema else []
         case "integer" | "number":
@@ -146,3 +146,15 @@ def example(schema: Json, components: Mapping[str, Json], depth: int = 0) -> Any
         case "string":
             return "" if schema.get("contentEncoding") == "base64" else "text"
     return None
+
+
+def _is_structured(schema: Json, components: Mapping[str, Json]) -> bool:
+    options = schema.get("anyOf", [schema])
+    return any(_resolved(option, components).get("required") for option in options)
+
+
+def fields(schema: Json, components: Mapping[str, Json]) -> list[str]:
+    """Names of the members of a body, with a question mark for those that may be left out."""
+    shape = _resolved(schema, components)
+    needed = shape.get("required", ())
+    return [name if name in needed else f"{name}?" for name in shape.get("properties", {})]
