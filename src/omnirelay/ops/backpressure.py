@@ -47,7 +47,7 @@ class Backpressure:
 
     async def show(self, request: PageRequest) -> PageReply | Levels:
         """204 as long as there was no transition."""
-        shards = list(self._node.shards.values())
+        shards = [shard for _, shard in sorted(self._node.shards.items())]
         seen = [shard.last_transition for shard in shards]
         latest = max((one for one in seen if one is not None), key=_at, default=None)
         if latest is None:

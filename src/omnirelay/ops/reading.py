@@ -86,7 +86,7 @@ def peers_of(node: NodeView) -> list[Peer]:
 
 
 def _holders(node: NodeView) -> Iterator[tuple[str, Holder]]:
-    for name, shard in node.shards.items():
+    for name, shard in sorted(node.shards.items()):
         for holder in shard.holders():
             yield name, holder
 

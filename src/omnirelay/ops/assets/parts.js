@@ -38,7 +38,7 @@ export class Terms {
 // A rate as a number and a line. The line is for the eye only; the number says the same.
 export class Sparkline {
   constructor(label) {
-    this.output = element("output");
+    this.output = element("strong");
     this.line = document.createElementNS(SVG, "polyline");
     const picture = document.createElementNS(SVG, "svg");
     picture.setAttribute("viewBox", "0 0 300 40");
