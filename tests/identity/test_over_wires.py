@@ -19,18 +19,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IdentityWorld]:
     world.close()
 
 
-KNOWN = {
-    ("stream", "behind a proxy: two principals"): "a call with headers of its own forgets which "
-    "headers of the hello came twice",
-}
-
-
 def plays() -> Iterator[ParameterSet]:
     for case in CASES:
         for wire in WIRES:
-            why = KNOWN.get((wire, case.name))
-            marks = [] if why is None else [pytest.mark.xfail(reason=why)]
-            yield pytest.param(wire, case, id=f"{case.name} over {wire}", marks=marks)
+            yield pytest.param(wire, case, id=f"{case.name} over {wire}")
 
 
 def tokens_of(call: Call) -> list[str]:

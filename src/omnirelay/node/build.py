@@ -3,10 +3,12 @@
 import os
 import socket
 from collections import OrderedDict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omnirelay.identity.settings import Identity
+from omnirelay.identity.tls import ServerTls
 from omnirelay.model import limits
 from omnirelay.model.errors import InvalidOption
 from omnirelay.model.ports import Clock, Ids
@@ -91,6 +93,13 @@ class PrincipalLimits:
         return limiter
 
 
+def _secrets(tls: ServerTls) -> tuple[bytes | None, bytes | None, bytes | None]:
+    """gRPC in Python cannot ask for a client certificate without insisting on one, so the
+    authority is named only where one is required; elsewhere callers bring a token."""
+    pem = tls.pem()
+    return pem.key, pem.certificate, pem.ca if tls.require_client_certificate else None
+
+
 def build_inbounds(
     settings: NodeSettings,
     dispatcher: Dispatcher,
@@ -125,7 +134,7 @@ def build_inbounds(
 
         secrets = None
         if tls is not None:
-            secrets = lambda: (tls.pem().key, tls.pem().certificate, tls.pem().ca)  # noqa: E731
+            secrets = partial(_secrets, tls)
         inbounds.append(
             GrpcInbound(
                 dispatcher,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from omnirelay.identity.policy import CONTROL
 from omnirelay.identity.settings import IdentitySettings
 from omnirelay.lease.options import QueueOptions
 from omnirelay.mesh.keeper import KeepOptions
@@ -100,6 +101,8 @@ def check(settings: NodeSettings) -> None:
             f"configure [identity], or say --insecure"
         )
     for name in settings.all_namespaces():
+        if name == CONTROL:
+            raise InvalidOption(f"the namespace {CONTROL!r} is the control plane's own")
         if not _NAMESPACE.fullmatch(name):
             raise InvalidOption(
                 f"namespace {name[:80]!r} must be letters, digits, '.', '-' and '_', at most 128"

@@ -32,7 +32,8 @@ class Lost:
         for tell in watchers or ():
             tell()
 
-    def _watch(self, tell: Callable[[], object]) -> bool:
+    def watch(self, tell: Callable[[], object]) -> bool:
+        """Call `tell` once it is set, on whichever thread sets it. False: it is set already."""
         with _watching:
             if self.reason is not None:
                 return False
@@ -42,12 +43,12 @@ class Lost:
     async def wait(self) -> None:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        if self._watch(lambda: _tell(loop, future)):
+        if self.watch(lambda: _tell(loop, future)):
             await future
 
     def wait_blocking(self, timeout_s: float | None = None) -> bool:
         event = threading.Event()
-        return not self._watch(event.set) or event.wait(timeout_s)
+        return not self.watch(event.set) or event.wait(timeout_s)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, future: "asyncio.Future[None]") -> None:

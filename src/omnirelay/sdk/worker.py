@@ -3,7 +3,10 @@
 import asyncio
 import logging
 import signal
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from time import monotonic
 
 from omnirelay.model import limits
 from omnirelay.model.errors import (
@@ -14,49 +17,71 @@ from omnirelay.model.errors import (
     Unavailable,
 )
 from omnirelay.sdk.client import Relay
-from omnirelay.sdk.lease import Lease, hand_back
+from omnirelay.sdk.handling import Handler, Handling
+from omnirelay.sdk.health import Health
+from omnirelay.sdk.lease import Lease
 
 log = logging.getLogger(__name__)
 
-Handler = Callable[[Lease], Awaitable[None]]
+SHORT_S = 0.1
+"""Handlers that take longer than this do not profit from leases taken ahead."""
+AHEAD = 16
 
 
 class Worker:
     """At most `concurrency` handlers at a time. A handler that returns completes its lease, one
-    that raises fails it, DeadLetter ends it for good, and one whose lease is lost is cancelled."""
+    that raises fails it, DeadLetter ends it for good, and one whose lease is lost is cancelled.
+
+    A slot that comes free asks for its next lease together with the report of the last one. While
+    handlers are short, up to `prefetch` leases are taken ahead of them; long work leaves what it
+    cannot start to other workers. `retry` says after how many seconds a failed item may be tried
+    again, given its lease and the error; None leaves it to the queue.
+    """
 
     def __init__(
         self,
         relay: Relay,
         *,
         concurrency: int = 16,
+        prefetch: int | None = None,
         lease_duration: float | None = None,
         poll: float = 20.0,
         stop_timeout: float = 30.0,
         peer_id: str | None = None,
+        retry: Callable[[Lease, Exception], float | None] | None = None,
     ) -> None:
         if not 1 <= concurrency <= limits.BATCH_MAX:
             raise InvalidOption(f"concurrency is {concurrency}, must be 1 to {limits.BATCH_MAX}")
+        if prefetch is not None and not 0 <= prefetch <= limits.BATCH_MAX:
+            raise InvalidOption(f"prefetch is {prefetch}, must be 0 to {limits.BATCH_MAX}")
         self._relay = relay
         self._concurrency = concurrency
+        self._prefetch = min(concurrency, AHEAD) if prefetch is None else prefetch
         self._lease_duration = lease_duration
         self._poll = poll
         self._stop_timeout = stop_timeout
         self._peer_id = peer_id
-        self._handlers: dict[str, Handler] = {}
+        self._handlings: dict[str, Handler] = {}
+        self._retry = retry
+        self._ahead: deque[Lease] = deque()
+        """Taken, not yet started."""
         self._running: set[asyncio.Task[None]] = set()
+        self._reporting: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
         self._stopping = asyncio.Event()
+        self._typical_s = SHORT_S * 2
+        self._polled_at = monotonic()
         self.completed = 0
         self.failed = 0
         self.lost = 0
 
     def handles(self, resource_type: str) -> Callable[[Handler], Handler]:
         """Register the handler of one resource type."""
-        if resource_type in self._handlers:
+        if resource_type in self._handlings:
             raise InvalidOption(f"{resource_type!r} has a handler already")
 
         def register(handler: Handler) -> Handler:
-            self._handlers[resource_type] = handler
+            self._handlings[resource_type] = handler
             return handler
 
         return register
@@ -65,11 +90,20 @@ class Worker:
         """Take no more work; `run` returns when what is in hand is finished or handed back."""
         self._stopping.set()
 
-    async def run(self, *, handle_signals: bool = False) -> None:
-        """Work until `stop`, or SIGTERM and SIGINT if `handle_signals`."""
-        if not self._handlers:
+    @property
+    def is_healthy(self) -> bool:
+        """False when the loop that takes work has stood still for much longer than it may."""
+        return monotonic() - self._polled_at < self._poll * 2 + 10
+
+    async def run(self, *, handle_signals: bool = False, health_port: int | None = None) -> None:
+        """Work until `stop`, or SIGTERM and SIGINT if `handle_signals`. With `health_port` it
+        answers `GET /healthz` on loopback: 503 once the loop that takes work stands still."""
+        if not self._handlings:
             raise InvalidOption("the worker has no handler: use @worker.handles(...)")
         loop = asyncio.get_running_loop()
+        health = None
+        if health_port is not None:
+            health = await Health.open(health_port, lambda: self.is_healthy)
         if handle_signals:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self.stop)
@@ -80,40 +114,57 @@ class Worker:
                 for number in (signal.SIGTERM, signal.SIGINT):
                     loop.remove_signal_handler(number)
             await self._finish()
+            if health is not None:
+                await health.close()
+
+    # -- taking -------------------------------------------------------------------------------
 
     async def _take_until_stopped(self) -> None:
         stopped = asyncio.create_task(self._stopping.wait())
+        stopped.add_done_callback(lambda _: self._changed.set())
         try:
-            while not stopped.done():
-                free = self._concurrency - len(self._running)
-                if free == 0:
-                    await asyncio.wait(
-                        [stopped, *self._running], return_when=asyncio.FIRST_COMPLETED
-                    )
+            while not self._stopping.is_set():
+                self._polled_at = monotonic()
+                self._changed.clear()
+                room = self._room()
+                if room > 0:
+                    await self._take_or_stop(room, stopped)
                 else:
-                    await self._take_or_stop(free, stopped)
+                    await self._some_change()
         finally:
             stopped.cancel()
 
-    async def _take_or_stop(self, free: int, stopped: "asyncio.Task[bool]") -> None:
-        taking = asyncio.create_task(self._take(free))
+    def _room(self) -> int:
+        ahead = self._prefetch if self._typical_s < SHORT_S else 0
+        return self._concurrency + ahead - len(self._running) - len(self._ahead)
+
+    async def _some_change(self) -> None:
+        """A full worker is not a stuck one: it looks up now and then."""
+        try:
+            async with asyncio.timeout(self._poll):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    async def _take_or_stop(self, room: int, stopped: "asyncio.Task[bool]") -> None:
+        taking = asyncio.create_task(self._take(room))
         try:
             await asyncio.wait([stopped, taking], return_when=asyncio.FIRST_COMPLETED)
         finally:
             taking.cancel()  # a lease that comes after all is released by the link
             await asyncio.wait([taking])
             if not taking.cancelled() and taking.exception() is None:
-                for lease in taking.result():
-                    self._start(lease)
+                self._ahead.extend(taking.result())
+                self._start_next()
         if not taking.cancelled():
             taking.result()
 
-    async def _take(self, free: int) -> list[Lease]:
+    async def _take(self, room: int) -> list[Lease]:
         try:
             return await self._relay.lease_many(
-                free,
+                room,
                 wait=self._poll,
-                types=list(self._handlers),
+                types=list(self._handlings),
                 duration=self._lease_duration,
                 peer_id=self._peer_id,
             )
@@ -124,55 +175,43 @@ class Worker:
             await asyncio.sleep(0.2)
             return []
 
-    def _start(self, lease: Lease) -> None:
-        task = asyncio.create_task(self._handle(lease))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+    # -- working ------------------------------------------------------------------------------
 
-    async def _handle(self, lease: Lease) -> None:
-        work = asyncio.create_task(self._call(lease))
-        lost = asyncio.create_task(lease.lost.wait())
+    def _start_next(self) -> None:
+        while self._ahead and len(self._running) < self._concurrency:
+            lease = self._ahead.popleft()
+            if lease.lost.is_set():
+                lease.stop_renewing()
+                self.lost += 1
+                continue
+            handling = Handling(lease, self._handlings[lease.resource_type], self._retry)
+            task = asyncio.create_task(handling.run())
+            self._running.add(task)
+            task.add_done_callback(partial(self._ended, handling))
+
+    def _ended(self, handling: Handling, task: "asyncio.Task[None]") -> None:
+        """The slot is free before the report is answered, so that both travel together."""
+        self._running.discard(task)
+        self._typical_s += (handling.took_s - self._typical_s) / 8
+        report = asyncio.create_task(self._report(handling))
+        self._reporting.add(report)
+        report.add_done_callback(self._reporting.discard)
+        self._start_next()
+        self._changed.set()
+
+    async def _report(self, handling: Handling) -> None:
         try:
-            await asyncio.wait([work, lost], return_when=asyncio.FIRST_COMPLETED)
-            if not work.done():
-                work.cancel()
-                await asyncio.wait([work])
-            await self._report(lease, work)
-        except asyncio.CancelledError:
-            work.cancel()
-            await asyncio.wait([work])
-            await self._report(lease, work)
-        finally:
-            lost.cancel()
-
-    async def _call(self, lease: Lease) -> None:
-        """Whatever a handler does wrong, not being async included, is a failure of its lease."""
-        await self._handlers[lease.resource_type](lease)
-
-    async def _report(self, lease: Lease, work: "asyncio.Future[None]") -> None:
-        if lease.lost.is_set():
-            lease.stop_renewing()
-            self.lost += 1
-            return
-        error = asyncio.CancelledError() if work.cancelled() else work.exception()
-        try:
-            if lease.is_over:
-                pass  # the handler has ended it itself
-            elif error is None:
-                await lease.complete()
-            else:
-                log.info("%r failed: %r", lease, error)
-                await hand_back(lease, error)
+            how = await handling.report()
         except OmniRelayError as refused:
-            log.warning("%r could not be reported: %s", lease, refused)
-            self.lost += 1
-            return
-        if error is None:
-            self.completed += 1
-        else:
-            self.failed += 1
+            log.warning("%r could not be reported: %s", handling.lease, refused)
+            how = "lost"
+        setattr(self, how, getattr(self, how) + 1)
+
+    # -- ending -------------------------------------------------------------------------------
 
     async def _finish(self) -> None:
+        ahead, self._ahead = list(self._ahead), deque()
+        await asyncio.gather(*map(_release, ahead))
         if self._running:
             await asyncio.wait(set(self._running), timeout=self._stop_timeout)
         left = set(self._running)
@@ -180,3 +219,13 @@ class Worker:
             task.cancel()  # what did not end in time is handed back, untried
         if left:
             await asyncio.wait(left)
+        await asyncio.sleep(0)  # the last slot's report begins when its task is seen to have ended
+        if self._reporting:
+            await asyncio.wait(set(self._reporting))
+
+
+async def _release(lease: Lease) -> None:
+    try:
+        await lease.release()
+    except OmniRelayError as error:
+        log.info("%r expires instead of being released: %s", lease, error)

@@ -170,7 +170,9 @@ class CallerConnection(asyncio.Protocol):
 
     def send(self, frame: Frame) -> None:
         if not self._out:
-            self.loop.call_soon(self._flush)
+            # One turn later than need be: what a caller asks next, such as the lease that follows
+            # a completion, then travels in the same write and meets the same commit.
+            self.loop.call_soon(self.loop.call_soon, self._flush)
         self._out.append(pack(frame))
 
     def _flush(self) -> None:

@@ -226,10 +226,9 @@ class Connection(asyncio.Protocol):
         """Most calls bring no headers of their own and look like the last one of their kind."""
         assert self._base is not None
         if frame.headers:
-            merged = {**self._base.headers, **{k.lower(): v for k, v in frame.headers.items()}}
             meta = meta_of(
                 frame.procedure,
-                Headers(merged.items()),
+                self._merged(frame.headers),
                 transport="stream",
                 clock=self._host.clock,
                 address=self._address,
@@ -246,6 +245,14 @@ class Connection(asyncio.Protocol):
             return meta
         expires_ms = self._host.clock.monotonic_ms() + max(0, frame.ttl_ms)
         return msgspec.structs.replace(meta, expires_ms=expires_ms)
+
+    def _merged(self, own: dict[str, str]) -> Headers:
+        """A call's own headers over those of the hello; what came twice in either stays marked."""
+        assert self._base is not None
+        called = Headers(own.items())
+        merged = Headers({**self._base.headers, **called.values}.items())
+        merged.doubled |= self._base.doubled | called.doubled
+        return merged
 
     # -- answers ------------------------------------------------------------------------------
 

@@ -1,0 +1,66 @@
+"""One lease in a handler's hands, and how it is reported."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from time import monotonic
+
+from omnirelay.sdk.lease import DeadLetter, Lease, hand_back
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[Lease], Awaitable[None]]
+Retry = Callable[[Lease, Exception], float | None]
+
+
+class Handling:
+    def __init__(self, lease: Lease, handler: Handler, retry: Retry | None) -> None:
+        self.lease = lease
+        self.took_s = 0.0
+        self._handler = handler
+        self._retry = retry
+        self._error: BaseException | None = None
+
+    async def run(self) -> None:
+        """Ends when the handler has, however it does; never raises. A lost lease cancels it."""
+        task = asyncio.current_task()
+        assert task is not None
+        loop = asyncio.get_running_loop()
+        if not self.lease.lost.watch(lambda: _cancel(loop, task)):
+            return
+        began = monotonic()
+        try:
+            # Whatever a handler does wrong, not being async included, is a failure of its lease.
+            await self._handler(self.lease)
+        except asyncio.CancelledError as error:
+            self._error = error
+        except Exception as error:
+            self._error = error
+        self.took_s = monotonic() - began
+
+    async def report(self) -> str:
+        """completed, failed or lost. Raises OmniRelayError if the report was refused."""
+        lease, error = self.lease, self._error
+        if lease.lost.is_set():
+            lease.stop_renewing()
+            return "lost"
+        if lease.is_over:
+            return "completed" if error is None else "failed"  # the handler has ended it itself
+        if error is None:
+            await lease.complete()
+            return "completed"
+        log.info("%r failed: %r", lease, error)
+        if isinstance(error, DeadLetter) or not isinstance(error, Exception):
+            await hand_back(lease, error)
+        else:
+            delay = None if self._retry is None else self._retry(lease, error)
+            await lease.fail(f"{type(error).__name__}: {error}", delay=delay)
+        return "failed"
+
+
+def _cancel(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[None]") -> None:
+    """Called on the heart's thread."""
+    try:
+        loop.call_soon_threadsafe(task.cancel)
+    except RuntimeError:
+        return  # the worker's loop has ended
