@@ -11,12 +11,16 @@ from omnirelay.cli import (
     configuring,
     control,
     demo,
+    developing,
+    doctor,
     explaining,
     journal,
+    keeping,
     moving,
     operating,
     producing,
     serving,
+    top,
     working,
 )
 from omnirelay.cli.ending import EXIT_FAILED, complain, exit_code
@@ -34,6 +38,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"auto_envvar_prefix": "OMNIRELAY", "help_option_names": ["-h", "--help"]},
 )
+app.command("dev")(developing.dev)
 app.command("serve")(serving.serve)
 app.command("demo")(demo.demo)
 app.command("demo-first-stage", hidden=True)(demo.first_stage)
@@ -50,9 +55,14 @@ app.command("restore")(moving.restore)
 app.add_typer(operating.dead_letters, name="deadletters")
 app.command("peers")(control.peers)
 app.command("shards")(control.shards)
+app.command("top")(top.top)
 app.add_typer(control.backpressure, name="backpressure")
 app.add_typer(journal.app, name="journal")
+journal.app.command("backup")(keeping.backup)
+journal.app.command("restore")(keeping.restore)
+journal.app.command("export")(keeping.export)
 app.add_typer(configuring.app, name="config")
+app.command("doctor")(doctor.doctor)
 app.command("version")(about.version)
 
 

@@ -14,8 +14,9 @@ from omnirelay.cli.ending import (
     complain,
     print_json,
 )
+from omnirelay.cli.event_words import event_in_words
 from omnirelay.cli.progress import Progress
-from omnirelay.journal.events import Event, encode_event, event_type
+from omnirelay.journal.events import encode_event, event_type
 from omnirelay.journal.follower import tail as follow_events
 from omnirelay.journal.format import Chain, Envelope
 from omnirelay.lease.state import QueueState
@@ -26,10 +27,12 @@ from omnirelay.stores.registry import open_address
 from omnirelay.stores.sqlite import SqliteJournal
 from omnirelay.stores.sqlite_look import Look, look
 
-app = typer.Typer(help="Read and check a journal.", no_args_is_help=True)
+app = typer.Typer(help="Read, check and copy a journal.", no_args_is_help=True)
 
-Url = Annotated[str, typer.Argument(metavar="URL", help="sqlite:///path of the journal's file.")]
-Namespace = Annotated[
+JournalUrl = Annotated[
+    str, typer.Argument(metavar="URL", help="sqlite:///path of the journal's file.")
+]
+JournalNamespace = Annotated[
     str, typer.Option(envvar="OMNIRELAY_NAMESPACE", help="Which queue's journal in the file.")
 ]
 
@@ -50,26 +53,32 @@ class Verdict(msgspec.Struct, rename="camel", omit_defaults=True):
     message: str | None = None
 
 
-def _look(url: str, namespace: str) -> Look:
+def sqlite_path(url: str) -> str:
     try:
-        journal = open_address(url, namespace).journal
+        journal = open_address(url, "any").journal
     except InvalidOption as error:
         raise BadAddress(error.message) from error
     if not isinstance(journal, SqliteJournal):
         raise BadAddress(f"{url!r} cannot be read from outside: use sqlite:///path")
-    return look(journal.path, namespace)
+    return journal.path
+
+
+def look_at(url: str, namespace: str) -> Look:
+    return look(sqlite_path(url), namespace)
 
 
 # -- verify -------------------------------------------------------------------------------------
 
 
 @app.command()
-def verify(url: Url, *, namespace: Namespace = "resourcelease", json: JsonFlag = False) -> None:
+def verify(
+    url: JournalUrl, *, namespace: JournalNamespace = "resourcelease", json: JsonFlag = False
+) -> None:
     """Check every link of the chain, and that the records lead to the depths they recorded."""
     verdict = Verdict(ok=True, url=url, namespace=namespace)
-    seen = _look(url, namespace)
+    seen = look_at(url, namespace)
     try:
-        asyncio.run(_verify(seen, verdict))
+        asyncio.run(verify_all(seen, verdict))
     except Corrupt as damage:
         verdict.ok, verdict.damaged_at, verdict.message = False, damage.sequence, damage.message
         if not json:
@@ -82,7 +91,7 @@ def verify(url: Url, *, namespace: Namespace = "resourcelease", json: JsonFlag =
         raise typer.Exit(EXIT_FAILED)
 
 
-async def _verify(seen: Look, verdict: Verdict) -> None:
+async def verify_all(seen: Look, verdict: Verdict) -> None:
     reader = seen.reader
     first = await reader.first()
     head = await reader.head()
@@ -134,18 +143,18 @@ def _in_words(verdict: Verdict) -> str:
 
 @app.command()
 def tail(
-    url: Url,
+    url: JournalUrl,
     *,
     start: Annotated[
         int | None,
         typer.Option("--from", min=1, help="First sequence to print; else the oldest kept."),
     ] = None,
     follow: Annotated[bool, typer.Option(help="Go on with what is committed from now on.")] = False,
-    namespace: Namespace = "resourcelease",
+    namespace: JournalNamespace = "resourcelease",
     json: JsonFlag = False,
 ) -> None:
     """Print committed events in order, one a line, every link of the chain checked."""
-    seen = _look(url, namespace)
+    seen = look_at(url, namespace)
     try:
         asyncio.run(_tail(seen, start, follow=follow, json=json))
     except KeyboardInterrupt:
@@ -160,29 +169,7 @@ async def _tail(seen: Look, start: int | None, *, follow: bool, json: bool) -> N
         raise InvalidArgument(f"sequence {start} was pruned: the journal begins at {first}")
     async for events in follow_events(reader, reader.shard, start - 1, follow=follow):
         for event in events:
-            print(encode_event(event).decode() if json else _line(event))
+            print(encode_event(event).decode() if json else event_in_words(event))
         if follow:
             print(end="", flush=True)
     await reader.close()
-
-
-def _line(event: Event) -> str:
-    time = event.timestamp.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    facts = [
-        f"{name} {value}"
-        for name, value in (
-            ("item", event.sequence_id),
-            ("attempt", event.attempt),
-            ("fence", event.fence),
-            ("by", event.peer_id),
-            ("epoch", event.epoch if event.event_type == "EpochStarted" else None),
-            ("->", event.disposition),
-            ("items", None if event.items is None else len(event.items)),
-        )
-        if value is not None
-    ]
-    if event.payload is not None:
-        facts.append(f"{event.payload.resource_type}/{event.payload.resource_id}")
-    return (
-        f"{event.sequence_number:>8}  {time}  {event.event_type:<15}  {'  '.join(facts)}".rstrip()
-    )

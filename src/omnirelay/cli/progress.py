@@ -19,6 +19,11 @@ class Progress:
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=done)
 
+    def at_share(self, share: float) -> None:
+        """For what is counted in no whole things: of a total of 1."""
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=share)
+
     def __enter__(self) -> "Progress":
         if self._bar is not None:
             self._bar.start()
