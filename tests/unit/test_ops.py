@@ -8,10 +8,12 @@ from opentelemetry.trace import INVALID_SPAN_CONTEXT, SpanContext, TraceFlags
 
 from omnirelay.journal.follower import FollowerStatus
 from omnirelay.model.errors import InvalidArgument, Unavailable
+from omnirelay.model.ports import SystemClock
 from omnirelay.ops.backpressure import Backpressure
 from omnirelay.ops.health import in_words
 from omnirelay.ops.instruments import COUNTERS, GAUGES, ShardReading
 from omnirelay.ops.reading import checkpoint_of, lease_health_of
+from omnirelay.ops.recent import RecentHolders
 from omnirelay.ops.tracing import Sampling
 from omnirelay.ops.view import Holder, ShardStatus, Transition
 from omnirelay.rpc.headers import Headers
@@ -97,7 +99,7 @@ def test_an_overdue_peer_is_listed_first_and_counted_once_a_shard() -> None:
         a=Shelf("a", [held("late", next_expiry_ms=-5), held("busy", leases=9)]),
         b=Shelf("b", [held("late", next_expiry_ms=-1), held("edge", next_expiry_ms=0)]),
     )
-    shown = lease_health_of(node, limit=2)
+    shown = lease_health_of(node, RecentHolders(SystemClock()), limit=2)
     assert [(peer.peer_id, peer.is_healthy) for peer in shown.peers] == [
         ("late", False),
         ("busy", True),
@@ -110,7 +112,7 @@ def test_an_overdue_peer_is_listed_first_and_counted_once_a_shard() -> None:
 
 def test_one_peer_id_under_two_principals_is_two_peers() -> None:
     node = Rack(a=Shelf("a", [held("w"), Holder("w", "bob", 1, 10, 1000)]))
-    assert lease_health_of(node, limit=10).summary.eligible_peers == 2
+    assert lease_health_of(node, RecentHolders(SystemClock()), limit=10).summary.eligible_peers == 2
 
 
 def test_a_checkpoint_names_each_sink_its_place_and_its_last_error() -> None:
@@ -241,3 +243,53 @@ async def test_a_watcher_that_leaves_is_forgotten_by_every_shard() -> None:
         await anext(stream)
         await stream.aclose()
         assert [shelf.watched for shelf in shelves.values()] == [0, 0]
+
+
+class Hand:
+    """A clock set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1000
+
+    def monotonic_ms(self) -> int:
+        return self.now
+
+    def wall_ms(self) -> int:
+        return self.now
+
+
+class SlowShelf(Shelf):
+    def __init__(self, clock: Hand, takes_ms: int) -> None:
+        super().__init__("a", [held("w", next_expiry_ms=100)])
+        self._clock = clock
+        self._takes_ms = takes_ms
+        self.looks = 0
+
+    def holders(self) -> Sequence[Holder]:
+        self.looks += 1
+        self._clock.now += self._takes_ms
+        return super().holders()
+
+
+def test_a_look_that_takes_long_is_shared_for_a_while_and_moved_on() -> None:
+    clock = Hand()
+    shelf = SlowShelf(clock, takes_ms=50)
+    recent = RecentHolders(clock)
+    (first,) = recent.of("a", shelf)
+    clock.now += 130
+    (second,) = recent.of("a", shelf)
+    assert (shelf.looks, first.next_expiry_ms, second.next_expiry_ms) == (1, 100, -30)
+    assert second.oldest_grant_ms == first.oldest_grant_ms + 130
+    clock.now += 871  # twenty times fifty have passed
+    recent.of("a", shelf)
+    assert shelf.looks == 2
+
+
+def test_a_look_that_costs_nothing_is_always_taken() -> None:
+    clock = Hand()
+    shelf = SlowShelf(clock, takes_ms=0)
+    recent = RecentHolders(clock)
+    for _ in range(3):
+        clock.now += 1
+        recent.of("a", shelf)
+    assert shelf.looks == 3

@@ -3,6 +3,7 @@
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from omnirelay.model.ports import SystemClock
 from omnirelay.node.node import Node
 from omnirelay.ops.metrics import open_metrics
 from tests.wire.control_node import HOSTILE, ask, call, enqueue, node
@@ -42,7 +43,7 @@ def value(families: dict[str, Metric], name: str, shard: str | None, **labels: s
 
 async def test_a_queue_is_counted_as_it_is() -> None:
     async with node() as opened:
-        shown = open_metrics(opened)
+        shown = open_metrics(opened, clock=SystemClock())
         for name in ("a", "b", "c", HOSTILE):
             await enqueue(opened, name)
         first = await call(opened, "lease", {"peerId": HOSTILE})
@@ -95,7 +96,7 @@ async def test_a_queue_is_counted_as_it_is() -> None:
 
 async def test_calls_are_timed_in_buckets_of_seconds() -> None:
     async with node() as opened:
-        shown = open_metrics(opened)
+        shown = open_metrics(opened, clock=SystemClock())
         await enqueue(opened, "a")
         families = await scrape(opened)
         shown.close()
@@ -109,7 +110,7 @@ async def test_calls_are_timed_in_buckets_of_seconds() -> None:
 
 async def test_labels_are_few_and_nothing_a_caller_names_is_one() -> None:
     async with node() as opened:
-        shown = open_metrics(opened)
+        shown = open_metrics(opened, clock=SystemClock())
         await enqueue(opened, HOSTILE)
         await call(opened, "lease", {"peerId": HOSTILE})
         await ask(opened, "POST", "/v1/resourcelease/no%22such%0Averb", b"{}")
@@ -124,7 +125,7 @@ async def test_labels_are_few_and_nothing_a_caller_names_is_one() -> None:
 
 async def test_a_node_that_closed_its_metrics_is_shown_no_longer() -> None:
     async with node(namespaces=("resourcelease.closed",)) as opened:
-        shown = open_metrics(opened)
+        shown = open_metrics(opened, clock=SystemClock())
         before = await scrape(opened)
         shown.close()
         after = await scrape(opened)

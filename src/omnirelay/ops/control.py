@@ -25,9 +25,10 @@ from omnirelay.ops.reading import (
     report_of,
     row_of,
 )
+from omnirelay.ops.recent import RecentHolders
 from omnirelay.ops.switches import Switches
 from omnirelay.ops.tracing import Sampling
-from omnirelay.ops.view import NodeView
+from omnirelay.ops.view import NodeView, ShardView
 from omnirelay.transports.http_pages import Page, PageRequest
 
 _HOLDERS = 50
@@ -69,6 +70,7 @@ class Windows:
         self._node = node
         self._clock = clock
         self._since_ms = clock.monotonic_ms()
+        self._recent = RecentHolders(clock)
 
     @property
     def _uptime_ms(self) -> int:
@@ -94,9 +96,7 @@ class Windows:
 
     async def overview(self, request: PageRequest) -> Overview:
         node = self._node
-        reports = await asyncio.to_thread(
-            lambda: [report_of(shard, holders=_HOLDERS) for _, shard in _shards(node)]
-        )
+        reports = await asyncio.to_thread(self._reports)
         return Overview(
             node_id=node.node_id,
             version=omnirelay.__version__,
@@ -108,18 +108,26 @@ class Windows:
             trouble=node.trouble,
         )
 
+    def _reports(self) -> list[ShardReport]:
+        return [
+            report_of(name, shard, self._recent, holders=_HOLDERS)
+            for name, shard in _shards(self._node)
+        ]
+
     async def shards(self, request: PageRequest) -> dict[str, Any]:
         rows = await asyncio.to_thread(lambda: [row_of(shard) for _, shard in _shards(self._node)])
         return {"shards": rows}
 
     async def peers(self, request: PageRequest) -> dict[str, Any]:
         limit = _limit_of(request)
-        peers = await asyncio.to_thread(peers_of, self._node)
+        peers = await asyncio.to_thread(peers_of, self._node, self._recent)
         return {"peers": peers[:limit], "peerCount": len(peers)}
 
     async def lease_health(self, request: PageRequest) -> LeaseHealth:
         limit = _limit_of(request)
-        return await asyncio.to_thread(lambda: lease_health_of(self._node, limit=limit))
+        return await asyncio.to_thread(
+            lambda: lease_health_of(self._node, self._recent, limit=limit)
+        )
 
     async def checkpoint(self, request: PageRequest) -> dict[str, Any]:
         rows = await asyncio.to_thread(
@@ -128,7 +136,7 @@ class Windows:
         return {"shards": rows}
 
 
-def _shards(node: NodeView) -> list[tuple[str, Any]]:
+def _shards(node: NodeView) -> list[tuple[str, ShardView]]:
     return sorted(node.shards.items())
 
 

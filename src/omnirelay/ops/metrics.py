@@ -16,8 +16,10 @@ from opentelemetry.sdk.metrics.view import ExplicitBucketHistogramAggregation, V
 from opentelemetry.sdk.resources import Resource
 from prometheus_client import REGISTRY, generate_latest
 
+from omnirelay.model.ports import Clock
 from omnirelay.ops.instruments import COUNTERS, GAUGES, PEER_GAUGES, Shape, ShardReading
 from omnirelay.ops.reading import peers_of, summary_of
+from omnirelay.ops.recent import RecentHolders
 from omnirelay.ops.view import NodeView
 from omnirelay.transports.http_pages import PageReply, PageRequest
 
@@ -39,11 +41,11 @@ class OpenMetrics:
         self._process.nodes.pop(id(self._node), None)
 
 
-def open_metrics(node: NodeView) -> OpenMetrics:
+def open_metrics(node: NodeView, *, clock: Clock) -> OpenMetrics:
     """Before the dispatcher is built, so that its calls are counted from the first one on. A
     process that has brought a provider of its own keeps it, and the calls' metrics with it."""
     process = _process()
-    process.nodes[id(node)] = node
+    process.nodes[id(node)] = (node, RecentHolders(clock))
     return OpenMetrics(process, node)
 
 
@@ -57,7 +59,7 @@ class Exposition:
 
 class _Process:
     def __init__(self) -> None:
-        self.nodes: dict[int, NodeView] = {}
+        self.nodes: dict[int, tuple[NodeView, RecentHolders]] = {}
         self._shards: list[ShardReading] = []
         self._peers: dict[str, int] = {}
         self._rendering = threading.Lock()
@@ -118,22 +120,22 @@ class _Process:
                     followers=shard.followers(),
                     last_transition=shard.last_transition,
                 )
-                for node in nodes
+                for node, _ in nodes
                 for shard in node.shards.values()
             ]
             self._peers = _peers_of(nodes)
             return generate_latest(REGISTRY)
 
 
-def _peers_of(nodes: list[NodeView]) -> dict[str, int]:
+def _peers_of(nodes: list[tuple[NodeView, RecentHolders]]) -> dict[str, int]:
     if not nodes:
         return {}
-    summary = summary_of(peer for node in nodes for peer in peers_of(node))
+    summary = summary_of(peer for node, recent in nodes for peer in peers_of(node, recent))
     return {
         "healthy": summary.eligible_peers,
         "unhealthy": summary.unhealthy_peers,
         "pending_reassignments": summary.pending_reassignments,
-        "ready": int(all(node.trouble is None for node in nodes)),
+        "ready": int(all(node.trouble is None for node, _ in nodes)),
     }
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from omnirelay.journal.follower import FollowerStatus
+from omnirelay.ops.recent import RecentHolders
 from omnirelay.ops.view import Holder, NodeView, ShardStatus, ShardView, Transition
 
 
@@ -76,18 +77,18 @@ class ShardReport(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     last_transition: Transition | None = None
 
 
-def peers_of(node: NodeView) -> list[Peer]:
+def peers_of(node: NodeView, recent: RecentHolders) -> list[Peer]:
     """Most leases first."""
     found: dict[tuple[str, str], Peer] = {}
-    for shard, holder in _holders(node):
+    for shard, holder in _holders(node, recent):
         who = (holder.peer_id, holder.principal)
         found[who] = _merged(found.get(who), shard, holder)
     return sorted(found.values(), key=lambda peer: (-peer.active_leases, peer.peer_id))
 
 
-def _holders(node: NodeView) -> Iterator[tuple[str, Holder]]:
+def _holders(node: NodeView, recent: RecentHolders) -> Iterator[tuple[str, Holder]]:
     for name, shard in sorted(node.shards.items()):
-        for holder in shard.holders():
+        for holder in recent.of(name, shard):
             yield name, holder
 
 
@@ -120,9 +121,9 @@ def summary_of(peers: Iterable[Peer]) -> HealthSummary:
     return HealthSummary(len(overdue) - unhealthy, unhealthy, sum(overdue))
 
 
-def lease_health_of(node: NodeView, *, limit: int) -> LeaseHealth:
+def lease_health_of(node: NodeView, recent: RecentHolders, *, limit: int) -> LeaseHealth:
     """The summary counts all; of the peers, the unhealthy ones are listed first."""
-    peers = peers_of(node)
+    peers = peers_of(node, recent)
     listed = sorted(peers, key=lambda peer: peer.is_healthy)[:limit]
     shown = [
         PeerHealth(
@@ -170,12 +171,13 @@ def row_of(shard: ShardView) -> dict[str, Any]:
     return {**row, "counts": counts_of(shard)}
 
 
-def report_of(shard: ShardView, *, holders: int) -> ShardReport:
-    found = sorted(shard.holders(), key=lambda holder: (-holder.active_leases, holder.peer_id))
+def report_of(name: str, shard: ShardView, recent: RecentHolders, *, holders: int) -> ShardReport:
+    found = recent.of(name, shard)
+    most = sorted(found, key=lambda holder: (-holder.active_leases, holder.peer_id))
     return ShardReport(
         status=shard.status(),
         counts=counts_of(shard),
-        holders=found[:holders],
+        holders=most[:holders],
         holder_count=len(found),
         followers=list(shard.followers()),
         last_transition=shard.last_transition,
