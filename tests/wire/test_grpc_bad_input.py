@@ -6,7 +6,7 @@ import pytest
 
 from omnirelay.mesh import wire
 from omnirelay.model import limits
-from omnirelay.model.errors import InvalidArgument
+from omnirelay.model.errors import InvalidArgument, Overloaded
 from omnirelay.rpc.meta import Request, RequestMeta
 from tests.wire.grpc_served import TYPED, Node, asking, served
 from tests.wire.http2_frames import (
@@ -134,6 +134,21 @@ async def test_a_caller_that_opens_a_call_and_says_nothing_holds_up_nobody() -> 
         assert await answers(node)
         writer.close()
         await reader.read()
+
+
+async def test_a_caller_that_goes_on_saying_nothing_is_let_go() -> None:
+    async with served(first_message_s=0.05) as node:
+        assert status(await said(node.port, opening(STATS))) == 4
+
+
+async def test_one_call_too_many_is_refused_as_overloaded() -> None:
+    async with served(calls_max=1) as node, node.outbound() as outbound:
+        calling = asyncio.create_task(_asked(node))
+        await soon(node.echo.waiting)
+        with pytest.raises(Overloaded):
+            await outbound(asking("echo::say", Say(), outbound))
+        node.echo.go_on.set()
+        await calling
 
 
 async def test_a_caller_whose_connection_breaks_is_cancelled() -> None:

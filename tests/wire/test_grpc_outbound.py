@@ -22,7 +22,7 @@ from omnirelay.model.errors import (
     Unimplemented,
 )
 from omnirelay.model.items import Payload
-from omnirelay.rpc.codec import JSON
+from omnirelay.rpc.codec import JSON, MSGPACK
 from omnirelay.rpc.meta import Request, RequestMeta, Response, Stream
 from omnirelay.transports.grpc_outbound import GrpcOutbound
 from omnirelay.transports.proto import resource_lease_pb2 as pb
@@ -30,15 +30,24 @@ from tests.wire.grpc_served import Node, asking, served
 from tests.wire.http_echo import From, Numbered, Say, soon
 
 
-async def test_a_typed_call_and_a_plain_one_answer_the_same() -> None:
-    async with served() as node, node.outbound() as typed, node.outbound(typed=False) as plain:
+async def test_typed_json_and_messagepack_calls_answer_the_same() -> None:
+    async with (
+        served() as node,
+        node.outbound() as typed,
+        node.outbound(typed=False) as plain,
+        node.outbound(typed=False, codec=MSGPACK) as packed,
+    ):
         item = wire.EnqueueRequest(Payload("table", "orders", request_id="r-1"))
         answers = []
-        for outbound in (typed, plain):
+        for outbound in (typed, plain, packed):
             reply = await outbound(asking("resourcelease::enqueue", item, outbound))
             assert isinstance(reply, Response)
             answers.append(outbound.codec.decode(reply.body, wire.EnqueueResponse))
-    assert [(answer.sequence_id, answer.duplicate) for answer in answers] == [(1, False), (1, True)]
+    assert [(answer.sequence_id, answer.duplicate) for answer in answers] == [
+        (1, False),
+        (1, True),
+        (1, True),
+    ]
 
 
 async def test_an_empty_reply_is_told_from_an_answer_of_defaults() -> None:

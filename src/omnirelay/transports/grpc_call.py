@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing
 from math import ceil
-from typing import Any, Final
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -23,8 +23,6 @@ from omnirelay.transports.grpc_service import EMPTY_KEY, STREAM_MARK
 log = logging.getLogger(__name__)
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
-# How long a caller may keep a call open before it says what it wants.
-_FIRST_MESSAGE_S: Final = 30.0
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -33,6 +31,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     handler: Handler
     clock: Clock
     certificate_of: Callable[[Context], Certificate | None]
+    first_message_s: float
+    """How long a caller may keep a call open before it says what it wants."""
 
 
 class Call:
@@ -95,7 +95,18 @@ class Call:
         codec = self._codec or codec_of(meta)
         if self._takes_many:
             return Request(meta, codec=codec, inbound=_incoming(context))
-        return Request(meta, await _first(context), codec)
+        return Request(meta, await self._first(context), codec)
+
+    async def _first(self, context: Context) -> bytes:
+        try:
+            async with asyncio.timeout(self._around.first_message_s):
+                message: Any = await context.read()  # Any: the end is an object apart
+        except TimeoutError:
+            raise DeadlineExceeded("the call was opened and its message never came") from None
+        if message is grpc.aio.EOF:
+            raise InvalidArgument("the call ended without a message")
+        assert isinstance(message, bytes)
+        return message
 
     def _meta(self, context: Context) -> RequestMeta:
         # Binary metadata is not ours to read; its size was bounded on the way in.
@@ -127,18 +138,6 @@ def address_of(peer: str) -> str:
         return ""
     host = rest.rpartition(":")[0]
     return host.replace("%5B", "").replace("%5D", "").strip("[]")
-
-
-async def _first(context: Context) -> bytes:
-    try:
-        async with asyncio.timeout(_FIRST_MESSAGE_S):
-            message: Any = await context.read()  # Any: the end of the stream is an object apart
-    except TimeoutError:
-        raise DeadlineExceeded("the call was opened and its message never came") from None
-    if message is grpc.aio.EOF:
-        raise InvalidArgument("the call ended without a message")
-    assert isinstance(message, bytes)
-    return message
 
 
 async def _incoming(context: Context) -> AsyncIterator[bytes]:

@@ -59,6 +59,8 @@ class GrpcInbound:
         tls: TlsSource | None = None,
         read_certificate: Callable[[bytes], Certificate] | None = None,
         services: Sequence[TypedService] = (RESOURCE_LEASE,),
+        calls_max: int = limits.WAITERS_MAX,
+        first_message_s: float = 30.0,
     ) -> None:
         self._handler = handler
         self._host = host
@@ -67,6 +69,8 @@ class GrpcInbound:
         self._registry = registry
         self._secrets = None if tls is None else ServerSecrets(tls)
         self._services = tuple(services)
+        self._calls_max = calls_max
+        self._first_message_s = first_message_s
         self._health = Health([service.name for service in services])
         self._listener: Listener | None = None
         self._read = read_certificate
@@ -103,13 +107,15 @@ class GrpcInbound:
         self._certificates.clear()
 
     def _build(self) -> grpc.aio.Server:
-        around = Surroundings(self._handler, self._clock, self._certificate_of)
+        around = Surroundings(
+            self._handler, self._clock, self._certificate_of, self._first_message_s
+        )
         names = [service.name for service in self._services]
         routes = Routes(around, self._services, self._registry)
         return grpc.aio.server(
             handlers=(self._health.handler(), Reflection(names), routes),
             options=OPTIONS,
-            maximum_concurrent_rpcs=limits.WAITERS_MAX,
+            maximum_concurrent_rpcs=self._calls_max,
         )
 
     def _credentials(self) -> grpc.ServerCredentials | None:
