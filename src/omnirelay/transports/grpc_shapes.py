@@ -28,7 +28,8 @@ class Shape:
         self.kind = kind
         self.message = message
         self._zeros: Fields = {}
-        self._writers: list[tuple[str, str, Convert]] = []
+        self._writers: list[tuple[str, Convert]] = []
+        self._renamed: list[tuple[str, str]] = []
         self._readers: dict[FieldDescriptor, tuple[str, Convert | None]] = {}
 
     def add(self, field: inspect.Field, proto: FieldDescriptor, way: "Way") -> None:
@@ -37,15 +38,19 @@ class Shape:
             # The other side left it out because it is zero; to the struct it is required.
             self._zeros[field.encode_name] = way.zero
         write = _omitting(field.default, way.write) if proto.has_presence else way.write
-        if write is not None or field.name != proto.name:
-            self._writers.append((field.name, proto.name, write or _same))
+        if write is not None:
+            self._writers.append((field.name, write))
+        if field.name != proto.name:
+            self._renamed.append((field.name, proto.name))
 
     def to_fields(self, struct: Any) -> Fields:
         fields = msgspec.structs.asdict(struct)
-        for name, proto_name, write in self._writers:
-            value = fields.pop(name)
+        for name, write in self._writers:
+            value = fields[name]
             if value is not None:
-                fields[proto_name] = write(value)
+                fields[name] = write(value)
+        for name, proto_name in self._renamed:
+            fields[proto_name] = fields.pop(name)
         return fields
 
     def from_message(self, message: Message) -> Fields:
@@ -152,12 +157,9 @@ def _omitting(default: Any, write: Convert | None) -> Convert | None:
     """What is at its default stays home; the other side has the same default."""
     if default is msgspec.NODEFAULT or default is None:
         return write
-    then = write or _same
-    return lambda value: None if value == default else then(value)
-
-
-def _same(value: Any) -> Any:
-    return value
+    if write is None:
+        return lambda value: None if value == default else value
+    return lambda value: None if value == default else write(value)
 
 
 def _all_of(each: Convert) -> Convert:
