@@ -8,12 +8,12 @@ UV ?= uv==0.13.7
 
 BIN := .venv/bin
 LOCK := requirements/dev.lock
-CODE := src tests $(wildcard bench)
+CODE := src tests proto $(wildcard bench) $(wildcard examples)
 FAST_TESTS := $(wildcard $(addprefix tests/,unit architecture conformance scenarios model))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup format lint check test demo bench soak lock clean
+.PHONY: help setup format lint check test demo bench bench-peers soak protos lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ bench: setup ## measure ours beside its limits and its peers; writes bench/resul
 
 soak: setup ## simulate schedules and power cuts until interrupted
 	$(BIN)/python -m omnirelay.testing.soak $(SOAK_ARGS)
+
+protos: setup ## write the gRPC code again from proto/
+	$(BIN)/python proto/generate.py
 
 lock: ## resolve pyproject.toml again into the hashed lock (needs the network)
 	$(PYTHON) -m venv .lock-venv

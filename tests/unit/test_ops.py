@@ -91,10 +91,11 @@ class Rack:
 
 
 def held(peer: str, *, leases: int = 1, next_expiry_ms: int = 1000) -> Holder:
-    return Holder(peer, "anonymous", leases, 10, next_expiry_ms)
+    overdue = int(next_expiry_ms < 0)
+    return Holder(peer, "anonymous", leases, 10, next_expiry_ms, overdue)
 
 
-def test_an_overdue_peer_is_listed_first_and_counted_once_a_shard() -> None:
+def test_an_overdue_peer_is_listed_first_and_each_of_its_overdue_leases_counts() -> None:
     node = Rack(
         a=Shelf("a", [held("late", next_expiry_ms=-5), held("busy", leases=9)]),
         b=Shelf("b", [held("late", next_expiry_ms=-1), held("edge", next_expiry_ms=0)]),

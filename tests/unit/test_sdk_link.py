@@ -79,8 +79,7 @@ async def test_a_lease_granted_to_a_caller_that_has_gone_is_released(inbox: Inbo
 async def test_a_lease_that_arrives_in_the_moment_of_the_cancel_is_released(inbox: Inbox) -> None:
     asking = await ask(inbox)
     inbox.wish().reply(REPLY)
-    # Behind the hand-out of the reply, before the caller's own turn.
-    asyncio.get_running_loop().call_soon(asking.cancel)
+    asking.cancel()  # the reply is there, the caller has not had its turn yet
     await asyncio.wait([asking])
     assert asking.cancelled()
     assert inbox.released() == [TOKEN]

@@ -13,7 +13,7 @@ from functools import partial
 
 from omnirelay.lease.answers import Leased
 from omnirelay.lease.commands import Release
-from omnirelay.mesh.calls import AnyCall, Call, LeaseCall, LeaseReply, Outcome, unheard
+from omnirelay.mesh.calls import AnyCall, Call, LeaseCall, LeaseReply, Outcome
 from omnirelay.model.errors import NothingToLease, OmniRelayError
 
 Answers = asyncio.Future[Sequence[Outcome]]
@@ -46,12 +46,7 @@ class Desk:
 
     def release(self, leases: Sequence[Leased], principal: str) -> None:
         """Hand back, untried, what nobody will work on."""
-        if leases:
-            releases = [Release(token=one.token, principal=principal) for one in leases]
-            try:
-                self._offer(Call(releases, unheard))
-            except OmniRelayError:
-                return  # closed or overloaded: they expire instead
+        give_back(self._offer, leases, principal)
 
     def _expect(self, call: AnyCall) -> Answers:
         future: Answers = self._loop.create_future()
@@ -86,6 +81,16 @@ class Desk:
     def _give_back(self, call: AnyCall, outcomes: Sequence[Outcome]) -> None:
         if isinstance(call, LeaseCall) and isinstance(outcomes[0], LeaseReply):
             self.release(outcomes[0].leases, call.principal)
+
+
+def give_back(offer: Callable[[AnyCall], None], leases: Sequence[Leased], principal: str) -> None:
+    """Release at once, untried."""
+    if leases:
+        releases = [Release(token=one.token, principal=principal) for one in leases]
+        try:
+            offer(Call(releases))
+        except OmniRelayError:
+            return  # closed or overloaded: they expire instead
 
 
 def leases_of(outcomes: Sequence[Outcome]) -> tuple[Leased, ...]:

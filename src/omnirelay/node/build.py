@@ -1,6 +1,7 @@
 """Introduces the rooms to one another: from settings to the parts of a node."""
 
 import os
+import random
 import socket
 from collections import OrderedDict
 from functools import partial
@@ -11,8 +12,9 @@ from omnirelay.identity.settings import Identity
 from omnirelay.identity.tls import ServerTls
 from omnirelay.model import limits
 from omnirelay.model.errors import InvalidOption
-from omnirelay.model.ports import Clock, Ids
+from omnirelay.model.ports import Clock, RandomIds
 from omnirelay.node.settings import LimitSettings, NamespaceSettings, NodeSettings, place
+from omnirelay.ops.tracing import Sampling
 from omnirelay.rpc.builtin import AccessLog, Deadline, LastResort, SizeLimit
 from omnirelay.rpc.dispatcher import Dispatcher
 from omnirelay.rpc.limiting import Limiter, RateLimit
@@ -52,16 +54,21 @@ def open_engine(settings: NodeSettings, namespace: str, own: NamespaceSettings) 
 
 
 def build_dispatcher(
-    settings: NodeSettings, registry: Registry, identity: Identity, *, clock: Clock, ids: Ids
+    settings: NodeSettings,
+    registry: Registry,
+    identity: Identity,
+    sampling: Sampling,
+    *,
+    clock: Clock,
 ) -> Dispatcher:
     """Outermost first. Who calls is proved before anything acts on it, and what it may do is
     decided before its body is looked at."""
     middleware: list[Middleware] = [
-        LastResort(ids.lease_id),
+        LastResort(RandomIds().lease_id),
         Metrics(),
         identity.binding,
         AccessLog(clock),
-        Tracing(),
+        Tracing(lambda parent: sampling.takes(parent, random.random())),  # noqa: S311 - no secret
         identity.authorize,
         Deadline(clock),
         SizeLimit(),

@@ -12,11 +12,13 @@ from omnirelay.mesh.component import Component
 from omnirelay.mesh.driver import LoopDriver
 from omnirelay.mesh.procedures import register
 from omnirelay.model.errors import Unavailable
-from omnirelay.model.ports import RandomIds, SystemClock
+from omnirelay.model.ports import SystemClock
 from omnirelay.node.build import build_dispatcher, build_inbounds, node_id, open_engine
 from omnirelay.node.settings import NamespaceSettings, NodeSettings, check
 from omnirelay.node.watch import ShardWatch
 from omnirelay.ops.control import control_pages
+from omnirelay.ops.metrics import open_metrics
+from omnirelay.ops.tracing import Sampling
 from omnirelay.rpc.procedure import Registry
 
 if TYPE_CHECKING:
@@ -86,6 +88,8 @@ class Node:
         trace: TracebackType | None,
     ) -> None:
         self.drain()
+        for shard in self.shards.values():
+            shard.close()
         await self._closing.aclose()
 
     async def _open(self) -> None:
@@ -99,11 +103,17 @@ class Node:
             register(registry, component)
             watch = self.shards[name] = ShardWatch(engine, component)
             self._keep(watch.refresh())
+        self._closing.callback(open_metrics(self, clock=self._clock).close)
+        sampling = Sampling()
         dispatcher = build_dispatcher(
-            self.settings, registry, self._identity, clock=self._clock, ids=RandomIds()
+            self.settings,
+            registry,
+            self._identity,
+            sampling,
+            clock=self._clock,
         )
         self.procedures = [procedure.name for procedure in registry]
-        pages = control_pages(self, self._identity, clock=self._clock)
+        pages = control_pages(self, self._identity, clock=self._clock, sampling=sampling)
         for inbound in build_inbounds(
             self.settings, dispatcher, self._identity, clock=self._clock, pages=pages
         ):

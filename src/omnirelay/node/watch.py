@@ -42,7 +42,7 @@ class ShardWatch:
         self._component = component
         self._shard = engine.shard
         self._loop = asyncio.get_running_loop()
-        self._watchers: set[asyncio.Queue[Transition]] = set()
+        self._watchers: set[asyncio.Queue[Transition | None]] = set()
         self._number = 0
         self._oldest_ms: int | None = None
         self.last_transition: Transition | None = None
@@ -67,7 +67,7 @@ class ShardWatch:
             trouble=None if shard.failure is None else shard.failure.message,
             oldest_pending_age_ms=self._oldest_ms if state.pending else None,
             pending_high=rules.pending_high or None,
-            pending_low=rules.pending_low or None,
+            pending_low=rules.pending_low if rules.pending_high else None,
         )
 
     async def refresh(self) -> None:
@@ -85,20 +85,30 @@ class ShardWatch:
 
     def holders(self) -> Sequence[Holder]:
         now = self._shard.now_ms()
-        by: dict[tuple[str, str], tuple[int, int, int]] = {}
+        by: dict[tuple[str, str], tuple[int, int, int, int]] = {}
         for held in list(self._shard.state.active.values()):
             key = (held.peer_id or held.principal, held.principal)
-            count, granted, expires = by.get(key, (0, held.granted_at, held.expires_at))
-            by[key] = (count + 1, min(granted, held.granted_at), min(expires, held.expires_at))
+            seen = by.get(key, (0, held.granted_at, held.expires_at, 0))
+            by[key] = (
+                seen[0] + 1,
+                min(seen[1], held.granted_at),
+                min(seen[2], held.expires_at),
+                seen[3] + (held.expires_at <= now),
+            )
         return [
-            Holder(peer, principal, count, max(0, now - granted), expires - now)
-            for (peer, principal), (count, granted, expires) in sorted(by.items())
+            Holder(peer, principal, count, max(0, now - granted), expires - now, overdue)
+            for (peer, principal), (count, granted, expires, overdue) in sorted(by.items())
         ]
 
     def counts(self) -> Mapping[str, int]:
         tally = self._shard.tally
         kinds = {name: tally.kinds[kind] for kind, name in _COUNTED.items()}
-        return {**kinds, "dead_lettered": tally.dead_lettered, "commits": tally.commits}
+        return {
+            **kinds,
+            "dead_lettered": tally.dead_lettered,
+            "commits": tally.commits,
+            "events": tally.kinds.total(),
+        }
 
     # -- backpressure -------------------------------------------------------------------------
 
@@ -124,12 +134,17 @@ class ShardWatch:
     async def transitions(self) -> AsyncGenerator[Transition]:
         """A watcher that does not read keeps only what happens meanwhile, and transitions are
         rare: two watermarks lie between any two of them."""
-        watcher: asyncio.Queue[Transition] = asyncio.Queue()
+        watcher: asyncio.Queue[Transition | None] = asyncio.Queue()
         if self.last_transition is not None:
             watcher.put_nowait(self.last_transition)
         self._watchers.add(watcher)
         try:
-            while True:
-                yield await watcher.get()
+            while (transition := await watcher.get()) is not None:
+                yield transition
         finally:
             self._watchers.discard(watcher)
+
+    def close(self) -> None:
+        """Its watchers have seen the last of it: they need not hold a stopping node up."""
+        for watcher in self._watchers:
+            watcher.put_nowait(None)

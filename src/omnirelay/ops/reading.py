@@ -93,7 +93,7 @@ def _holders(node: NodeView, recent: RecentHolders) -> Iterator[tuple[str, Holde
 
 
 def _merged(peer: Peer | None, shard: str, holder: Holder) -> Peer:
-    overdue = int(holder.next_expiry_ms < 0)
+    overdue = holder.overdue_leases
     if peer is None:
         return Peer(
             peer_id=holder.peer_id,

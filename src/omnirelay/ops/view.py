@@ -29,6 +29,7 @@ class Holder(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Age of its oldest lease."""
     next_expiry_ms: int
     """Until the first of its leases runs out unless it is renewed; below 0: overdue."""
+    overdue_leases: int = 0
 
 
 class ShardStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -2,10 +2,12 @@
 SDK. Labels are few and bounded; a resource id or a token is never one."""
 
 import asyncio
+from collections.abc import Callable
 from time import perf_counter
 
 from opentelemetry import metrics, propagate, trace
-from opentelemetry.trace import SpanKind, Status, StatusCode
+from opentelemetry.context import Context
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
 
 from omnirelay.model.errors import Cancelled, OmniRelayError
 from omnirelay.rpc.meta import Reply, Request
@@ -41,14 +43,18 @@ class Metrics:
 
 
 class Tracing:
-    """A span a call, child of the caller's `traceparent`. Behind identity, so that the principal is
-    a proved one."""
+    """A span a call, child of the caller's `traceparent`, if `takes` says so of that parent. Behind
+    identity, so that the principal is a proved one."""
 
-    def __init__(self) -> None:
+    def __init__(self, takes: Callable[[SpanContext], bool]) -> None:
         self._tracer = trace.get_tracer("omnirelay")
+        self._takes = takes
 
     async def __call__(self, request: Request, procedure: Procedure, next_: Handler) -> Reply:
         meta = request.meta
+        context = propagate.extract(meta.headers) if "traceparent" in meta.headers else Context()
+        if not self._takes(trace.get_current_span(context).get_span_context()):
+            return await next_(request)
         attributes = {
             "rpc.system": "omnirelay",
             "rpc.service": procedure.namespace,
@@ -62,7 +68,7 @@ class Tracing:
             attributes["rpc.peer"] = meta.peer_id
         with self._tracer.start_as_current_span(
             procedure.name,
-            context=propagate.extract(dict(meta.headers)),
+            context=context,
             kind=SpanKind.SERVER,
             attributes=attributes,
             record_exception=False,  # its text may hold what a caller sent

@@ -16,10 +16,11 @@ from omnirelay.journal.checkpoint import Apply
 from omnirelay.journal.events import Event
 from omnirelay.journal.follower import FollowerStatus
 from omnirelay.lease.answers import Leased
-from omnirelay.lease.commands import Command, Heartbeat, Release
-from omnirelay.mesh.calls import Call, LeaseCall, LeaseReply, Outcome, Reply
-from omnirelay.model.errors import OmniRelayError, Unavailable
-from omnirelay.model.items import Token
+from omnirelay.lease.commands import Command, Heartbeat
+from omnirelay.mesh.calls import Call, LeaseCall, LeaseReply, Outcome
+from omnirelay.mesh.desk import Desk, give_back, leases_of
+from omnirelay.model.errors import Unavailable
+from omnirelay.model.items import ANONYMOUS, Token
 from omnirelay.sdk.engine import Engine
 
 
@@ -80,49 +81,26 @@ class _Embedded:
     def follower_status(self) -> list[FollowerStatus]:
         return self._engine.follower_status()
 
-    def _give_back(self, outcomes: Sequence[Outcome]) -> None:
-        """Leases that came for somebody who has gone are released at once, untried."""
-        for outcome in outcomes:
-            if isinstance(outcome, LeaseReply):
-                tokens = [Release(token=leased.token) for leased in outcome.leases]
-                try:
-                    self._engine.offer(Call(tokens, _ignore))
-                except OmniRelayError:
-                    return  # closed or overloaded: they expire instead
-
 
 class EmbeddedLink(_Embedded):
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
-        self._boxes: WeakKeyDictionary[asyncio.AbstractEventLoop, _Postbox] = WeakKeyDictionary()
+        self._desks: WeakKeyDictionary[asyncio.AbstractEventLoop, Desk] = WeakKeyDictionary()
 
     async def call(
         self, commands: Sequence[Command], *, wait_ms: int | None = None
     ) -> Sequence[Outcome]:
-        future, reply = self._expect()
-        self._engine.offer(Call(commands, reply, wait_ms=wait_ms))
-        return await future
+        return await self._desk().call(Call(commands, wait_ms=wait_ms))
 
     async def lease(self, wish: Wish) -> tuple[Leased, ...]:
-        future, reply = self._expect()
-        call = _lease_call(wish, reply)
-        self._engine.offer(call)
-        try:
-            return _leases(await future)
-        except asyncio.CancelledError:
-            call.withdrawn = True
-            if future.done() and not future.cancelled():  # it came in the moment we were cancelled
-                self._give_back(future.result())
-            raise
+        return await self._desk().lease(_lease_call(wish))
 
-    def _expect(self) -> "tuple[asyncio.Future[Sequence[Outcome]], Reply]":
+    def _desk(self) -> Desk:
         loop = asyncio.get_running_loop()
-        box = self._boxes.get(loop)
-        if box is None:
-            box = self._boxes[loop] = _Postbox(loop, self._give_back)
-        future: asyncio.Future[Sequence[Outcome]] = loop.create_future()
-        post = box.post
-        return future, lambda outcomes: post(future, outcomes)
+        desk = self._desks.get(loop)
+        if desk is None:
+            desk = self._desks[loop] = Desk(loop, self._engine.offer)
+        return desk
 
     def events(self, after: int, *, follow: bool) -> AsyncIterator[Event]:
         return self._engine.events(after, follow=follow)
@@ -132,41 +110,6 @@ class EmbeddedLink(_Embedded):
 
     async def close(self) -> None:
         await asyncio.to_thread(self._engine.close)
-
-
-class _Postbox:
-    """Outcomes on their way to one loop: all that are there travel in one wake-up."""
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        give_back: Callable[[Sequence[Outcome]], None],
-    ) -> None:
-        self._loop = loop
-        self._give_back = give_back
-        self._posted: list[tuple[asyncio.Future[Sequence[Outcome]], Sequence[Outcome]]] = []
-        self._scheduled = False
-
-    def post(
-        self, future: "asyncio.Future[Sequence[Outcome]]", outcomes: Sequence[Outcome]
-    ) -> None:
-        self._posted.append((future, outcomes))
-        if not self._scheduled:
-            self._scheduled = True
-            try:
-                self._loop.call_soon_threadsafe(self._hand_out)
-            except RuntimeError:
-                self._scheduled = False
-                self._give_back(outcomes)  # the loop has ended
-
-    def _hand_out(self) -> None:
-        self._scheduled = False
-        posted, self._posted = self._posted, []
-        for future, outcomes in posted:
-            if future.done():
-                self._give_back(outcomes)
-            else:
-                future.set_result(outcomes)
 
 
 class BlockingLink(_Embedded):
@@ -179,14 +122,19 @@ class BlockingLink(_Embedded):
 
     async def lease(self, wish: Wish) -> tuple[Leased, ...]:
         slot = _Slot()
-        call = _lease_call(wish, slot.fill)
+        call = _lease_call(wish)
+        call.reply = slot.fill
         try:
             self._engine.offer_and_drive(call)
-            return _leases(slot.wait(None))
+            return leases_of(slot.wait(None))
         except BaseException:
             call.withdrawn = True
             slot.abandon(self._give_back)
             raise
+
+    def _give_back(self, outcomes: Sequence[Outcome]) -> None:
+        if isinstance(outcomes[0], LeaseReply):
+            give_back(self._engine.offer, outcomes[0].leases, ANONYMOUS)
 
     def events(self, after: int, *, follow: bool) -> AsyncIterator[Event]:
         return self._engine.events(after, follow=follow, blocking=True)
@@ -230,9 +178,8 @@ class _Slot:
             give_back(self._outcomes)  # it came before we left; to release twice does no harm
 
 
-def _lease_call(wish: Wish, reply: Reply) -> LeaseCall:
+def _lease_call(wish: Wish) -> LeaseCall:
     return LeaseCall(
-        reply,
         max_items=wish.max_items,
         wait_ms=wish.wait_ms,
         resource_types=wish.resource_types,
@@ -240,17 +187,3 @@ def _lease_call(wish: Wish, reply: Reply) -> LeaseCall:
         request_id=wish.request_id,
         peer_id=wish.peer_id,
     )
-
-
-def _leases(outcomes: Sequence[Outcome]) -> tuple[Leased, ...]:
-    outcome = outcomes[0]
-    if isinstance(outcome, LeaseReply):
-        return outcome.leases
-    assert isinstance(outcome, OmniRelayError)
-    if outcome.code == "error.resourcelease.nothing_to_lease":
-        return ()
-    raise outcome
-
-
-def _ignore(outcomes: Sequence[Outcome]) -> None:
-    return None
