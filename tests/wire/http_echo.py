@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -29,8 +29,8 @@ class Numbered(msgspec.Struct, rename="camel"):
 
 
 class From(msgspec.Struct, rename={"from_": "from"}):
-    from_: int = 0
-    upto: int = 3
+    from_: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
+    upto: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 3
     tags: list[str] = []
 
 

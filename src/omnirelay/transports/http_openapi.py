@@ -5,6 +5,7 @@ from typing import Any  # a JSON document: nothing but dicts, lists, texts and n
 
 import msgspec
 
+from omnirelay.model import limits
 from omnirelay.rpc import headers
 from omnirelay.rpc.procedure import Kind, Procedure
 from omnirelay.rpc.status import ErrorBody
@@ -23,6 +24,8 @@ _HEADERS = {
     headers.CALLER: "The name the caller gives itself, for logs.",
     headers.PEER_ID: "The worker that calls, under its proved principal.",
 }
+_TTL = {"type": "number", "minimum": 0, "maximum": 24 * limits.WAIT_MS_MAX}
+_NAME = {"type": "string", "maxLength": limits.NAME_CHARS_MAX}
 
 
 def document(procedures: Iterable[Procedure], *, title: str, version: str) -> Json:
@@ -42,7 +45,7 @@ def document(procedures: Iterable[Procedure], *, title: str, version: str) -> Js
                     "in": "header",
                     "required": False,
                     "description": text,
-                    "schema": {"type": "number" if name == headers.TTL_MS else "string"},
+                    "schema": _TTL if name == headers.TTL_MS else _NAME,
                 }
                 for name, text in _HEADERS.items()
             },
@@ -97,13 +100,19 @@ def _responses(procedure: Procedure, schemas: Mapping[Any, Json]) -> Json:
     if procedure.kind is Kind.ONEWAY:
         return {"202": {"description": "Taken."}, **refused}
     if procedure.kind is Kind.SERVER_STREAM:
-        kinds = {CONTENT_TYPE: answered, LINES_TYPE: answered}
+        kinds = {CONTENT_TYPE: {"schema": _event(answered["schema"])}, LINES_TYPE: answered}
         return {"200": {"description": "One message after the other.", "content": kinds}, **refused}
     return {
         "200": {"description": "The answer.", "content": {JSON_TYPE: answered}},
         "204": {"description": "There is nothing to answer with."},
         **refused,
     }
+
+
+def _event(message: Json) -> Json:
+    data = {"type": "string", "contentMediaType": JSON_TYPE, "contentSchema": message}
+    members = {"id": {"type": "string"}, "event": {"type": "string"}, "data": data}
+    return {"type": "object", "properties": members, "required": ["data"]}
 
 
 def _query(asked: Json, components: Mapping[str, Json]) -> list[Json]:
