@@ -9,8 +9,9 @@ from omnirelay.journal.follower import tail
 from omnirelay.lease.options import QueueOptions
 from omnirelay.sdk.client import Relay
 from omnirelay.sdk.connect import Connecting, connect
+from omnirelay.sdk.handling import Handler
 from omnirelay.sdk.lease import Lease
-from omnirelay.sdk.worker import Handler, Worker
+from omnirelay.sdk.worker import Worker
 from omnirelay.stores.sqlite_look import look
 
 NAMESPACE: Final = "resourcelease"

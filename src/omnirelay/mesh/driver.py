@@ -6,10 +6,10 @@ the shard's own thread takes over for a while (docs/adr/0006).
 """
 
 import asyncio
-from time import perf_counter
 
 from omnirelay.mesh.calls import AnyCall
 from omnirelay.mesh.shard import Shard
+from omnirelay.model.ports import stopwatch
 
 SLOW_S = 0.010
 """A turn that takes longer than this is for the shard's own thread."""
@@ -27,7 +27,7 @@ class LoopDriver:
 
     def offer(self, call: AnyCall) -> None:
         if self._away_until:
-            if perf_counter() < self._away_until:
+            if stopwatch() < self._away_until:
                 self._shard.offer(call)
                 return
             self._away_until = 0.0
@@ -39,10 +39,10 @@ class LoopDriver:
 
     def _drive(self) -> None:
         self._is_due = False
-        began = perf_counter()
+        began = stopwatch()
         try:
             self._shard.drive()
         finally:
-            ended = perf_counter()
+            ended = stopwatch()
             if ended - began > SLOW_S:
                 self._away_until = ended + BACK_AFTER_S

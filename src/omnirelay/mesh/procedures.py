@@ -1,4 +1,7 @@
-"""Every verb of CONTRACT §1 under a component's namespace."""
+"""Every verb of CONTRACT §1 under a component's namespace, as one table."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from omnirelay.journal.events import Event
 from omnirelay.mesh import wire
@@ -9,171 +12,185 @@ from omnirelay.mesh.work import Work
 from omnirelay.rpc.procedure import Registry
 
 
-def register(registry: Registry, component: Component) -> None:
-    """`urgent` verbs make room or keep a promise: no limiter slows them. `idempotent` ones change
-    nothing, or the same thing, when they are repeated. Raises InvalidOption if the namespace is
-    served already."""
-    _register_work(registry, component)
-    _register_operating(registry, component)
+class _Verb(NamedTuple):
+    name: str
+    request: type
+    response: type
+    function: Callable[[Verbs, Operating], Callable[..., Any]]
+    # Any: each takes its own request; the two columns before say which.
+    summary: str
+    is_urgent: bool = False
+    """It makes room or keeps a promise: no limiter slows it."""
+    is_idempotent: bool = False
+    """To repeat it changes nothing, or the same thing again."""
 
 
-def _register_work(registry: Registry, component: Component) -> None:
-    verbs = Verbs(component)
-    name = component.namespace
-
-    registry.unary(
-        f"{name}::enqueue",
-        verbs.enqueue,
+_VERBS = (
+    _Verb(
+        "enqueue",
         wire.EnqueueRequest,
         wire.EnqueueResponse,
-        summary="Hand in one item. The same requestId again gives the first item's sequenceId.",
-    )
-    registry.unary(
-        f"{name}::enqueueBatch",
-        verbs.enqueue_batch,
+        lambda verbs, _: verbs.enqueue,
+        "Hand in one item. The same requestId again gives the first item's sequenceId.",
+    ),
+    _Verb(
+        "enqueueBatch",
         wire.EnqueueBatchRequest,
         wire.EnqueueBatchResponse,
-        summary="Hand in many items in one commit; each is taken or refused by itself.",
-    )
-    registry.unary(
-        f"{name}::lease",
-        verbs.lease,
+        lambda verbs, _: verbs.enqueue_batch,
+        "Hand in many items in one commit; each is taken or refused by itself.",
+    ),
+    _Verb(
+        "lease",
         wire.LeaseRequest,
         wire.LeaseResponse,
-        summary="Take one item, waiting up to waitMs for it; nothing (204) if none came.",
-    )
-    registry.unary(
-        f"{name}::leaseBatch",
-        verbs.lease_batch,
+        lambda verbs, _: verbs.lease,
+        "Take one item, waiting up to waitMs for it; nothing (204) if none came.",
+    ),
+    _Verb(
+        "leaseBatch",
         wire.LeaseBatchRequest,
         wire.LeaseBatchResponse,
-        summary="Take up to maxItems; waits only while there is none at all.",
-    )
-    for verb, function in (("complete", verbs.complete), ("release", verbs.release)):
-        registry.unary(
-            f"{name}::{verb}",
-            function,
-            wire.TokenRequest,
-            wire.TokenResponse,
-            urgent=True,
-            idempotent=verb == "complete",
-            summary=_ENDING[verb],
-        )
-    registry.unary(
-        f"{name}::completeBatch",
-        verbs.complete_batch,
-        wire.TokenBatchRequest,
-        wire.TokenBatchResponse,
-        urgent=True,
-        idempotent=True,
-        summary="Finish many leases in one commit, one result each.",
-    )
-    registry.unary(
-        f"{name}::fail",
-        verbs.fail,
-        wire.FailRequest,
-        wire.FailResponse,
-        urgent=True,
-        summary="Say that the work failed: tried again later, or dead-lettered.",
-    )
-    registry.unary(
-        f"{name}::heartbeat",
-        verbs.heartbeat,
+        lambda verbs, _: verbs.lease_batch,
+        "Take up to maxItems; waits only while there is none at all.",
+    ),
+    _Verb(
+        "heartbeat",
         wire.TokenRequest,
         wire.HeartbeatResponse,
-        urgent=True,
-        idempotent=True,
-        summary="Keep a lease: its time starts anew.",
-    )
-    registry.unary(
-        f"{name}::heartbeatBatch",
-        verbs.heartbeat_batch,
+        lambda verbs, _: verbs.heartbeat,
+        "Keep a lease: its time starts anew.",
+        is_urgent=True,
+        is_idempotent=True,
+    ),
+    _Verb(
+        "heartbeatBatch",
         wire.TokenBatchRequest,
         wire.TokenBatchResponse,
+        lambda verbs, _: verbs.heartbeat_batch,
+        "Keep many leases, one result each.",
+        is_urgent=True,
+        is_idempotent=True,
+    ),
+    _Verb(
+        "complete",
+        wire.TokenRequest,
+        wire.TokenResponse,
+        lambda verbs, _: verbs.complete,
+        "Finish a lease: its item is done for good. To say it again does no harm.",
+        is_urgent=True,
+        is_idempotent=True,
+    ),
+    _Verb(
+        "completeBatch",
+        wire.TokenBatchRequest,
+        wire.TokenBatchResponse,
+        lambda verbs, _: verbs.complete_batch,
+        "Finish many leases in one commit, one result each.",
+        is_urgent=True,
+        is_idempotent=True,
+    ),
+    _Verb(
+        "fail",
+        wire.FailRequest,
+        wire.FailResponse,
+        lambda verbs, _: verbs.fail,
+        "Say that the work failed: tried again later, or dead-lettered.",
+        is_urgent=True,
+    ),
+    _Verb(
+        "release",
+        wire.TokenRequest,
+        wire.TokenResponse,
+        lambda verbs, _: verbs.release,
+        "Hand an item back untried: the attempt does not count.",
+        is_urgent=True,
+    ),
+    _Verb(
+        "drain",
+        wire.DrainRequest,
+        wire.DrainResponse,
+        lambda _, operating: operating.drain,
+        "Take pending items out of the queue, to be restored here or elsewhere.",
+    ),
+    _Verb(
+        "restore",
+        wire.RestoreRequest,
+        wire.RestoreResponse,
+        lambda _, operating: operating.restore,
+        "Bring drained items back. The same items twice change nothing.",
+        is_idempotent=True,
+    ),
+    _Verb(
+        "stats",
+        wire.StatsRequest,
+        wire.StatsResponse,
+        lambda _, operating: operating.stats,
+        "How much waits, is leased, delayed and dead, and who leads.",
+        is_urgent=True,
+        is_idempotent=True,
+    ),
+    _Verb(
+        "inspect",
+        wire.InspectRequest,
+        wire.InspectResponse,
+        lambda _, operating: operating.inspect,
+        "One item: its state, its holder, its fence, its last events.",
+        is_idempotent=True,
+    ),
+    _Verb(
+        "deadLetters",
+        wire.DeadLettersRequest,
+        wire.DeadLettersResponse,
+        lambda _, operating: operating.dead_letters,
+        "Items that were given up, a page at a time.",
+        is_idempotent=True,
+    ),
+    _Verb(
+        "redrive",
+        wire.DeadSelection,
+        wire.CountResponse,
+        lambda _, operating: operating.redrive,
+        "Bring dead letters back to the queue.",
+    ),
+    _Verb(
+        "purge",
+        wire.DeadSelection,
+        wire.CountResponse,
+        lambda _, operating: operating.purge,
+        "Drop dead letters for good.",
+    ),
+)
+
+
+def register(registry: Registry, component: Component) -> None:
+    """Raises InvalidOption if the namespace is served already."""
+    verbs, operating = Verbs(component), Operating(component)
+    namespace = component.namespace
+    for verb in _VERBS:
+        registry.unary(
+            f"{namespace}::{verb.name}",
+            verb.function(verbs, operating),
+            verb.request,
+            verb.response,
+            urgent=verb.is_urgent,
+            idempotent=verb.is_idempotent,
+            summary=verb.summary,
+        )
+    registry.server_stream(
+        f"{namespace}::events",
+        operating.events,
+        wire.EventsRequest,
+        Event,
         urgent=True,
         idempotent=True,
-        summary="Keep many leases, one result each.",
+        summary="Committed events in order, from any sequence on.",
     )
     registry.duplex(
-        f"{name}::work",
+        f"{namespace}::work",
         Work(component),
         wire.WorkRequest,
         wire.WorkResponse,
         urgent=True,
         summary="Credits and acknowledgements up, leases and results down.",
-    )
-
-
-_ENDING = {
-    "complete": "Finish a lease: its item is done for good. To say it again does no harm.",
-    "release": "Hand an item back untried: the attempt does not count.",
-}
-
-
-def _register_operating(registry: Registry, component: Component) -> None:
-    operating = Operating(component)
-    name = component.namespace
-
-    registry.unary(
-        f"{name}::drain",
-        operating.drain,
-        wire.DrainRequest,
-        wire.DrainResponse,
-        summary="Take pending items out of the queue, to be restored here or elsewhere.",
-    )
-    registry.unary(
-        f"{name}::restore",
-        operating.restore,
-        wire.RestoreRequest,
-        wire.RestoreResponse,
-        idempotent=True,
-        summary="Bring drained items back. The same items twice change nothing.",
-    )
-    registry.unary(
-        f"{name}::stats",
-        operating.stats,
-        wire.StatsRequest,
-        wire.StatsResponse,
-        idempotent=True,
-        urgent=True,
-        summary="How much waits, is leased, delayed and dead, and who leads.",
-    )
-    registry.unary(
-        f"{name}::inspect",
-        operating.inspect,
-        wire.InspectRequest,
-        wire.InspectResponse,
-        idempotent=True,
-        summary="One item: its state, its holder, its fence, its last events.",
-    )
-    registry.unary(
-        f"{name}::deadLetters",
-        operating.dead_letters,
-        wire.DeadLettersRequest,
-        wire.DeadLettersResponse,
-        idempotent=True,
-        summary="Items that were given up, a page at a time.",
-    )
-    registry.unary(
-        f"{name}::redrive",
-        operating.redrive,
-        wire.DeadSelection,
-        wire.CountResponse,
-        summary="Bring dead letters back to the queue.",
-    )
-    registry.unary(
-        f"{name}::purge",
-        operating.purge,
-        wire.DeadSelection,
-        wire.CountResponse,
-        summary="Drop dead letters for good.",
-    )
-    registry.server_stream(
-        f"{name}::events",
-        operating.events,
-        wire.EventsRequest,
-        Event,
-        idempotent=True,
-        urgent=True,
-        summary="Committed events in order, from any sequence on.",
     )

@@ -1,6 +1,7 @@
 """Doors to the outside that everything else takes by constructor: time, chance, failpoints."""
 
 import os
+import random
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -23,6 +24,16 @@ class SystemClock:
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+
+def stopwatch() -> float:
+    """Seconds since some moment, to a microsecond: for how long something took, never for when."""
+    return time.perf_counter()
+
+
+def chance() -> float:
+    """From 0 up to 1, for jitter and sampling; nothing secret hangs on it."""
+    return random.random()  # noqa: S311
 
 
 class ShardClock:

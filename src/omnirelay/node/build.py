@@ -1,18 +1,17 @@
 """Introduces the rooms to one another: from settings to the parts of a node."""
 
 import os
-import random
 import socket
 from collections import OrderedDict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from omnirelay.identity.settings import Identity
 from omnirelay.identity.tls import ServerTls
 from omnirelay.model import limits
 from omnirelay.model.errors import InvalidOption
-from omnirelay.model.ports import Clock, RandomIds
+from omnirelay.model.ports import Clock, RandomIds, chance
 from omnirelay.node.settings import LimitSettings, NamespaceSettings, NodeSettings, place
 from omnirelay.ops.tracing import Sampling
 from omnirelay.rpc.builtin import AccessLog, Deadline, LastResort, SizeLimit
@@ -68,7 +67,7 @@ def build_dispatcher(
         Metrics(),
         identity.binding,
         AccessLog(clock),
-        Tracing(lambda parent: sampling.takes(parent, random.random())),  # noqa: S311 - no secret
+        Tracing(lambda parent: sampling.takes(parent, chance())),
         identity.authorize,
         Deadline(clock),
         SizeLimit(),
@@ -116,41 +115,23 @@ def build_inbounds(
     pages: dict[str, Page],
 ) -> list[Inbound]:
     """In the order they start: HTTP last, since its `/readyz` says that all is well."""
-    inbounds: list[Inbound] = []
-    registry = dispatcher.registry
-    tls = identity.tls
+    registry, tls = dispatcher.registry, identity.tls
     context = None if tls is None else tls.context
-    read = identity.certificate_of
+    # Any: keyword arguments of the inbounds, which are typed themselves.
+    shared: dict[str, Any] = {"clock": clock, "read_certificate": identity.certificate_of}
+    inbounds: list[Inbound] = []
     if (at := place("stream", settings.stream)) is not None:
         from omnirelay.transports.stream_inbound import StreamInbound
 
-        inbounds.append(
-            StreamInbound(
-                dispatcher,
-                registry,
-                clock=clock,
-                host=at.host,
-                port=at.port,
-                path=at.path,
-                tls=context,
-                read_certificate=read,
-            )
-        )
+        where: dict[str, Any] = {"host": at.host, "port": at.port, "path": at.path}
+        inbounds.append(StreamInbound(dispatcher, registry, tls=context, **where, **shared))
     if (at := place("grpc", settings.grpc)) is not None:
         from omnirelay.transports.grpc_inbound import GrpcInbound
 
-        secrets = None
-        if tls is not None:
-            secrets = partial(_secrets, tls)
+        secrets = None if tls is None else partial(_secrets, tls)
         inbounds.append(
             GrpcInbound(
-                dispatcher,
-                registry=registry,
-                clock=clock,
-                host=at.host,
-                port=at.port,
-                tls=secrets,
-                read_certificate=read,
+                dispatcher, registry=registry, host=at.host, port=at.port, tls=secrets, **shared
             )
         )
     if (at := place("http", settings.http)) is not None:
@@ -160,12 +141,11 @@ def build_inbounds(
             HttpInbound(
                 dispatcher,
                 registry,
-                clock=clock,
                 host=at.host,
                 port=at.port,
                 tls=context,
-                read_certificate=read,
                 pages=pages,
+                **shared,
             )
         )
     return inbounds

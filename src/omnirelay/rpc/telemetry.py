@@ -3,13 +3,13 @@ SDK. Labels are few and bounded; a resource id or a token is never one."""
 
 import asyncio
 from collections.abc import Callable
-from time import perf_counter
 
 from opentelemetry import metrics, propagate, trace
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
 
 from omnirelay.model.errors import Cancelled, OmniRelayError
+from omnirelay.model.ports import stopwatch
 from omnirelay.rpc.meta import Reply, Request
 from omnirelay.rpc.procedure import Handler, Procedure
 
@@ -22,7 +22,7 @@ class Metrics:
         )
 
     async def __call__(self, request: Request, procedure: Procedure, next_: Handler) -> Reply:
-        began = perf_counter()
+        began = stopwatch()
         outcome = "OK"
         try:
             return await next_(request)
@@ -39,7 +39,7 @@ class Metrics:
                 "rpc.transport": request.meta.transport,
                 "outcome": outcome,
             }
-            self._duration.record(perf_counter() - began, labels)
+            self._duration.record(stopwatch() - began, labels)
 
 
 class Tracing:

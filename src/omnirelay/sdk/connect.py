@@ -1,7 +1,6 @@
 """From an address to a relay."""
 
 import asyncio
-import random
 import threading
 from collections.abc import Generator
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 from omnirelay.lease.options import QueueOptions
 from omnirelay.mesh.keeper import KeepOptions
 from omnirelay.model.errors import InvalidOption
-from omnirelay.model.ports import RandomIds, SystemClock
+from omnirelay.model.ports import RandomIds, SystemClock, chance
 from omnirelay.sdk.addresses import Tls, is_node, opener
 from omnirelay.sdk.arguments import milliseconds, named, proved
 from omnirelay.sdk.client import Relay
@@ -131,6 +130,7 @@ class _Remote:
         self,
         url: str,
         namespace: str,
+        *,
         peer_id: str | None,
         token: str | None,
         tls: Tls | None,
@@ -155,7 +155,7 @@ class _Remote:
             self._namespace,
             clock=self._clock,
             ids=RandomIds(),
-            chance=random.random,
+            chance=chance,
             retry_s=self._retry_s,
         )
 

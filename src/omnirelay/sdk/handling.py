@@ -3,8 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from time import monotonic
 
+from omnirelay.model.ports import stopwatch
 from omnirelay.sdk.lease import DeadLetter, Lease, hand_back
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ class Handling:
         loop = asyncio.get_running_loop()
         if not self.lease.lost.watch(lambda: _cancel(loop, task)):
             return
-        began = monotonic()
+        began = stopwatch()
         try:
             # Whatever a handler does wrong, not being async included, is a failure of its lease.
             await self._handler(self.lease)
@@ -36,7 +36,7 @@ class Handling:
             self._error = error
         except Exception as error:
             self._error = error
-        self.took_s = monotonic() - began
+        self.took_s = stopwatch() - began
 
     async def report(self) -> str:
         """completed, failed or lost. Raises OmniRelayError if the report was refused."""

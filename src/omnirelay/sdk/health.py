@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from omnirelay.model.errors import Unavailable
 
-_HEAD_BYTES_MAX = 4096
+_HEAD_BYTES = 4096
 _PATIENCE_S = 2.0
 
 
@@ -19,7 +19,7 @@ class Health:
         health = cls(is_healthy)
         try:
             health._server = await asyncio.start_server(
-                health._answer, "127.0.0.1", port, limit=_HEAD_BYTES_MAX
+                health._answer, "127.0.0.1", port, limit=_HEAD_BYTES
             )
         except OSError as error:
             raise Unavailable(f"cannot answer /healthz on port {port}: {error}") from error

@@ -6,7 +6,6 @@ import signal
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from time import monotonic
 
 from omnirelay.model import limits
 from omnirelay.model.errors import (
@@ -16,6 +15,7 @@ from omnirelay.model.errors import (
     ResourceExhausted,
     Unavailable,
 )
+from omnirelay.model.ports import stopwatch
 from omnirelay.sdk.client import Relay
 from omnirelay.sdk.handling import Handler, Handling
 from omnirelay.sdk.health import Health
@@ -70,7 +70,7 @@ class Worker:
         self._changed = asyncio.Event()
         self._stopping = asyncio.Event()
         self._typical_s = SHORT_S * 2
-        self._polled_at = monotonic()
+        self._polled_at = stopwatch()
         self.completed = 0
         self.failed = 0
         self.lost = 0
@@ -93,7 +93,7 @@ class Worker:
     @property
     def is_healthy(self) -> bool:
         """False when the loop that takes work has stood still for much longer than it may."""
-        return monotonic() - self._polled_at < self._poll * 2 + 10
+        return stopwatch() - self._polled_at < self._poll * 2 + 10
 
     async def run(self, *, handle_signals: bool = False, health_port: int | None = None) -> None:
         """Work until `stop`, or SIGTERM and SIGINT if `handle_signals`. With `health_port` it
@@ -124,7 +124,7 @@ class Worker:
         stopped.add_done_callback(lambda _: self._changed.set())
         try:
             while not self._stopping.is_set():
-                self._polled_at = monotonic()
+                self._polled_at = stopwatch()
                 self._changed.clear()
                 room = self._room()
                 if room > 0:
