@@ -1,7 +1,7 @@
 """One HTTP/1.1 connection on httptools' parser (llhttp): requests out of bytes, one at a time.
 
-Written on the parser itself, since a server framework alone was measured to cost what the whole
-call costs here, and since what matters here lies between socket and parser: every wait has a deadline, every buffer
+Written on the parser itself: a server framework alone was measured to cost what the whole call
+costs here, and what matters lies between socket and parser. Every wait has a deadline, every buffer
 a bound, and a caller that goes away ends its call at once, so reading goes on while a call waits.
 """
 
