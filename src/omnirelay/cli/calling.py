@@ -38,6 +38,7 @@ class Caller:
             raise BadAddress(error.message) from error
 
     async def __aenter__(self) -> "Caller":
+        await self._outbound.start()
         return self
 
     async def __aexit__(

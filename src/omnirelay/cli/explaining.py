@@ -115,9 +115,7 @@ def _explain_queue(stats: wire.StatsResponse, flags: str) -> Explanation:
     elif not ready and not active:
         summary = f"All that is pending ({pending}) is delayed; each goes on when its time comes."
     elif ready and not active:
-        summary = (
-            f"{counted(ready, 'item')} could run and no lease is out: no worker asks for them."
-        )
+        summary = f"{counted(ready, 'item')} could run, no lease is out: no worker asks for them."
     else:
         summary = f"It moves: {counted(active, 'item')} leased, {ready} waiting for a free worker."
     proposed = []

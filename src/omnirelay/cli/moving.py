@@ -6,7 +6,7 @@ whose answer got lost is taken from the journal's events; one that cannot be wri
 
 import os
 from collections.abc import Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -147,7 +147,9 @@ class _Pages:
         self.count += len(items)
 
     def cut(self) -> None:
-        os.ftruncate(self._file.fileno(), self._good)
+        """Back to the last whole page, as far as the file lets itself be cut."""
+        with suppress(OSError):
+            os.ftruncate(self._file.fileno(), self._good)
 
     def __enter__(self) -> "_Pages":
         # The file's name must last as its lines do.

@@ -45,7 +45,7 @@ def stats(client: Client) -> None:
             ("dead letters", response.dead_letter_count),
             ("oldest pending", None if oldest is None else span(oldest)),
             ("backpressure", "on: enqueue is paused" if response.backpressure else "off"),
-            ("leader", f"{response.leader}, epoch {response.epoch}"),
+            ("leader", f"{plain(response.leader)}, epoch {response.epoch}"),
             ("last sequence", response.last_sequence),
         ],
     )

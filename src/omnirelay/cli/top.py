@@ -6,18 +6,19 @@ import sys
 import termios
 import tty
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from typing import Annotated
 
 import msgspec
 import typer
+from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
 from omnirelay.cli.calling import Caller
 from omnirelay.cli.client import Client, calls_a_node
 from omnirelay.cli.ending import CommandFailed, print_json
-from omnirelay.cli.saying import span
+from omnirelay.cli.saying import plain, span
 from omnirelay.mesh import wire
 from omnirelay.model.errors import OmniRelayError
 
@@ -47,20 +48,18 @@ def top(
 
 
 async def _run(client: Client, names: list[str], interval: float, count: int | None) -> None:
-    looks = _Looks(client, names, interval, count)
-    try:
+    async with AsyncExitStack() as stack:
+        callers = {}
+        for name in names:
+            settings = msgspec.structs.replace(client.settings, namespace=name)
+            callers[name] = await stack.enter_async_context(Caller(settings))
+        looks = _Looks(callers, interval, count)
         await (looks.print_all() if client.json else looks.show_all())
-    finally:
-        await looks.close()
 
 
 class _Looks:
-    def __init__(
-        self, client: Client, names: list[str], interval: float, count: int | None
-    ) -> None:
-        self._callers = {
-            name: Caller(msgspec.structs.replace(client.settings, namespace=name)) for name in names
-        }
+    def __init__(self, callers: dict[str, Caller], interval: float, count: int | None) -> None:
+        self._callers = callers
         self._interval = interval
         self._count = count
         self._last: dict[str, int] = {}
@@ -79,7 +78,7 @@ class _Looks:
 
     async def show_all(self) -> None:
         left = self._count
-        with Live(auto_refresh=False, screen=False) as live:
+        with Live(console=Console(markup=False), auto_refresh=False) as live:
             while left is None or left > 0:
                 live.update(self._table(await self._look()), refresh=True)
                 left = None if left is None else left - 1
@@ -97,10 +96,6 @@ class _Looks:
         except OmniRelayError as error:
             return error  # shown in its row: a node that restarts is worth watching
 
-    async def close(self) -> None:
-        for caller in self._callers.values():
-            await caller.__aexit__(None, None, None)
-
     def _table(self, seen: Seen) -> Table:
         columns = ("queue", "pending", "leased", "delayed", "dead", "oldest", "events/s", "leader")
         table = Table(*columns, box=None, header_style="bold", pad_edge=False)
@@ -112,7 +107,7 @@ class _Looks:
     def _row(self, name: str, stats: "wire.StatsResponse | OmniRelayError") -> list[str]:
         if isinstance(stats, OmniRelayError):
             self._last.pop(name, None)
-            return [name, stats.message]
+            return [name, plain(stats.message)]
         before = self._last.get(name)
         self._last[name] = stats.last_sequence
         rate = "-" if before is None else f"{(stats.last_sequence - before) / self._interval:.0f}"
@@ -126,7 +121,7 @@ class _Looks:
             str(stats.dead_letter_count),
             "-" if oldest is None else span(oldest),
             rate,
-            f"{stats.leader}, epoch {stats.epoch}",
+            f"{plain(stats.leader)}, epoch {stats.epoch}",
         ]
 
 
