@@ -5,6 +5,7 @@ import pytest
 
 from tests.cli.nodes import Running, token_of
 
+pytestmark = pytest.mark.timeout(60)
 SECRET = "very-secret-bearer-41"
 
 

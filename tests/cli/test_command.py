@@ -2,8 +2,14 @@
 
 import shutil
 import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
 
 import omnirelay
+from omnirelay.cli.app import app
 from tests.cli.command import omnirelay as run
 
 
@@ -49,3 +55,40 @@ def test_no_words_show_the_help() -> None:
     ended = run()
     assert ended.code == 2
     assert "Usage: omnirelay" in ended.out + ended.err
+
+
+# -- rules for every command --------------------------------------------------------------------
+
+
+def commands(one: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Any: typer's command, whose class is not the same in all its versions."""
+    below = getattr(one, "commands", None)
+    if below is None:
+        yield name.strip(), one
+        return
+    for word, inner in below.items():
+        if not inner.hidden:
+            yield from commands(inner, f"{name} {word}")
+
+
+EVERY = dict(commands(typer.main.get_command(app)))
+
+
+def test_every_command_speaks_json_and_says_what_it_does() -> None:
+    for name, command in EVERY.items():
+        assert command.help, name
+        assert "--json" in [word for one in command.params for word in one.opts], name
+
+
+def test_every_flag_has_a_variable_and_says_what_it_is_for() -> None:
+    for name, command in EVERY.items():
+        for one in command.params:
+            if one.opts[0].startswith("-") and one.name != "help":
+                assert getattr(one, "help", None), f"{name} {one.opts}"
+                assert one.envvar or one.allow_from_autoenv, f"{name} {one.opts}"
+
+
+def test_every_command_has_its_place_in_the_page_about_commands() -> None:
+    page = Path("docs/cli.md").read_text()
+    missing = [name for name in EVERY if f"omnirelay {name}" not in page]
+    assert not missing

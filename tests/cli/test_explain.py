@@ -1,7 +1,10 @@
 """`omnirelay explain` says why an item is not moving, and what to do."""
 
+import pytest
+
 from tests.cli.nodes import Running, token_of
 
+pytestmark = pytest.mark.timeout(60)
 OWN = ("--namespace", "own")
 SERIAL = ("--namespace", "serial")
 

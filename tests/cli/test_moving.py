@@ -9,6 +9,7 @@ import omnirelay
 from omnirelay import Payload
 from tests.cli.nodes import Running, losing_answers
 
+pytestmark = pytest.mark.timeout(60)
 DRAINED = ("--namespace", "drained")
 
 
