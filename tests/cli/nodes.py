@@ -50,11 +50,11 @@ def start(folder: Path, *flags: str, verb: str = "serve") -> Running:
     watchdog = threading.Timer(STARTS_WITHIN_S, process.kill)
     watchdog.start()
     assert process.stdout is not None
-    assert process.stderr is not None
     line = process.stdout.readline()
     watchdog.cancel()
     if not line:
-        raise AssertionError(process.stderr.read())
+        process.kill()
+        raise AssertionError(process.communicate(timeout=STARTS_WITHIN_S)[1])
     said = msgspec.json.decode(line, type=dict[str, object])
     urls = {name: str(said[name]) for name in ("http", "grpc", "stream")}
     return Running(process, urls, folder)

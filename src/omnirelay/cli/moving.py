@@ -4,7 +4,9 @@ A drained page is out of the queue, so it is on the disk before the next one is 
 whose answer got lost is taken from the journal's events; one that cannot be written goes back.
 """
 
+import asyncio
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import aclosing, suppress
 from pathlib import Path
@@ -60,6 +62,9 @@ def drain(
 async def _drain(
     caller: Caller, request: wire.DrainRequest, max_items: int | None, pages: "_Pages"
 ) -> int:
+    stopping = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):  # a page under way is out of the queue already
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     before = await caller.ask("stats", wire.StatsRequest(), wire.StatsResponse)
     there = before.stats.pending_count
     with Progress("draining", total=there if max_items is None else min(there, max_items)) as bar:
@@ -73,6 +78,11 @@ async def _drain(
             bar.at(pages.count)
             if not answer.items or not answer.remaining or pages.count == max_items:
                 return answer.remaining
+            if stopping.is_set():
+                raise CommandFailed(
+                    f"stopped: {counted(pages.count, 'item')} in {pages.path}, {answer.remaining} "
+                    f"left in the queue; --append goes on"
+                )
 
 
 async def _one_page(caller: Caller, request: wire.DrainRequest, after: int) -> wire.DrainResponse:
