@@ -50,6 +50,8 @@ CALLS_PER_CONNECTION_MAX: Final = 4096
 """Calls under way on one multiplexed connection; the next one is refused as overloaded."""
 STREAM_WINDOW_MESSAGES_MAX: Final = 256
 """Stream messages one side may have under way before the other grants more."""
+STREAM_WINDOW_BYTES_MAX: Final = 1 << 20
+"""Bytes of them; the message that reaches it may pass it."""
 
 # -- one shard's writer -----------------------------------------------------------------------
 INBOX_MAX: Final = 65_536

@@ -76,7 +76,8 @@ def error_of(body: ErrorBody) -> OmniRelayError:
     one known here: a caller catches the same thing over every wire."""
     kind = _BY_CODE.get(body.code) or _nearest(body)
     error = kind.__new__(kind)
-    OmniRelayError.__init__(error, body.message, **(body.details or {}))
+    OmniRelayError.__init__(error, body.message)
+    error.details = dict(body.details or {})  # under whatever names the other side chose
     error.status = body.status  # type: ignore[misc]
     error.code = body.code
     if isinstance(error, errors.StaleToken):

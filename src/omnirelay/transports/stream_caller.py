@@ -1,160 +1,142 @@
 """One connection to a node, as its caller sees it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Callable, Mapping
 
+from omnirelay.model import limits
 from omnirelay.model.errors import InvalidArgument, OmniRelayError, OutcomeUnknown, Unavailable
 from omnirelay.rpc.status import error_of
-from omnirelay.transports.stream_flow import Incoming, Outgoing
+from omnirelay.transports.stream_calling import Calling
 from omnirelay.transports.stream_frames import (
+    FROM_NODE,
     VERSION,
     CallFrame,
-    CancelFrame,
-    CreditFrame,
-    EndFrame,
-    ErrorFrame,
     Frame,
+    FromNode,
     Goodbye,
     Hello,
-    MessageFrame,
-    OpenFrame,
     Ping,
     Pong,
-    ReplyFrame,
     Splitter,
     Welcome,
     pack,
 )
 
-
-class Calling:
-    """One call under way."""
-
-    def __init__(self, connection: "CallerConnection", call_id: int) -> None:
-        self._connection = connection
-        self._id = call_id
-        self.answered: asyncio.Future[ReplyFrame | None] = connection.loop.create_future()
-        """The one answer; None when a stream begins instead."""
-        self.incoming: Incoming | None = None
-        self._outgoing = Outgoing()
-
-    @property
-    def is_stream(self) -> bool:
-        return self.incoming is not None
-
-    def messages(self) -> AsyncGenerator[bytes]:
-        assert self.incoming is not None
-        return self.incoming.read()
-
-    async def send(self, body: bytes) -> None:
-        await self._outgoing.take()
-        self._connection.send(MessageFrame(self._id, body))
-
-    def end(self) -> None:
-        if self._id in self._connection.calls:
-            self._connection.send(EndFrame(self._id))
-
-    def cancel(self) -> None:
-        """To cancel what has ended does nothing."""
-        if self._connection.calls.pop(self._id, None) is not None:
-            self._connection.send(CancelFrame(self._id))
-
-    def take(self, frame: Frame) -> None:
-        match frame:
-            case ReplyFrame():
-                self._connection.calls.pop(self._id, None)
-                if not self.answered.done():
-                    self.answered.set_result(frame)
-            case OpenFrame():
-                self.incoming = Incoming(self._id, self._connection.send)
-                if not self.answered.done():
-                    self.answered.set_result(None)
-            case MessageFrame() if self.incoming is not None:
-                self.incoming.put(frame.body)
-            case EndFrame() if self.incoming is not None:
-                self._connection.calls.pop(self._id, None)
-                self.incoming.end()
-            case CreditFrame():
-                self._outgoing.add(frame.messages)
-            case ErrorFrame():
-                self.fail(error_of(frame.error))
-            case _:
-                raise InvalidArgument(f"{type(frame).__name__} does not belong here")
-
-    def fail(self, error: OmniRelayError) -> None:
-        self._connection.calls.pop(self._id, None)
-        if self.incoming is not None:
-            self.incoming.end(error)
-        if not self.answered.done():
-            self.answered.set_exception(error)
+_LOST = "the connection was lost before an answer came: the call may or may not have happened"
 
 
 class CallerConnection(asyncio.Protocol):
-    def __init__(self, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        headers: Mapping[str, str],
+        *,
+        silence_s: float,
+        on_lost: Callable[["CallerConnection"], None],
+    ) -> None:
+        """A node that is silent for `silence_s`, though asked, is given up."""
         self.loop = asyncio.get_running_loop()
         self.calls: dict[int, Calling] = {}
+        self.calls_max = limits.CALLS_PER_CONNECTION_MAX
+        self.body_bytes_max = limits.MESSAGE_BYTES_MAX
         self.is_open = True
+        """Takes new calls."""
         self.greeted: asyncio.Future[None] = self.loop.create_future()
+        # Whoever waits for it may have gone when it fails.
+        self.greeted.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._headers = dict(headers)
-        self._splitter = Splitter()
+        self._silence_s = silence_s
+        self._on_lost = on_lost
+        self._splitter: Splitter[FromNode] = Splitter(FROM_NODE)
         self._transport: asyncio.Transport | None = None
         self._closed: asyncio.Future[None] = self.loop.create_future()
-        self._why: OmniRelayError | None = None
+        self._can_write = asyncio.Event()
+        self._can_write.set()
+        self._why = _LOST
         self._out: list[bytes] = []
         self._ids = 0
+        self._heard = self.loop.time()
+        self._watch: asyncio.TimerHandle | None = None
+
+    # -- asyncio ------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         transport.write(pack(Hello(VERSION, self._headers)))
+        self._look()
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_open = False
         self._transport = None
-        why = self._why or OutcomeUnknown(
-            "the connection was lost before an answer came: the call may or may not have happened"
-        )
+        if self._watch is not None:
+            self._watch.cancel()
+        self._can_write.set()
         for calling in list(self.calls.values()):
-            calling.fail(why)
+            calling.fail(OutcomeUnknown(self._why))
         if not self.greeted.done():
-            self.greeted.set_exception(why)
+            # Nothing was asked yet, so the outcome of nothing is unknown.
+            why = "it closed the connection" if self._why is _LOST else self._why
+            self.greeted.set_exception(Unavailable(why))
         if not self._closed.done():
             self._closed.set_result(None)
+        self._on_lost(self)
+
+    def pause_writing(self) -> None:
+        self._can_write.clear()
+
+    def resume_writing(self) -> None:
+        self._can_write.set()
 
     def data_received(self, data: bytes) -> None:
+        self._heard = self.loop.time()
         try:
             for frame in self._splitter.feed(data):
                 self._take(frame)
         except OmniRelayError as error:
-            self._why = OutcomeUnknown(f"the node does not speak our language: {error.message}")
-            self._cut()
+            self._give_up(f"the node does not keep to the protocol: {error.message}")
 
-    def _take(self, frame: Frame) -> None:
+    # -- frames -------------------------------------------------------------------------------
+
+    def _take(self, frame: FromNode) -> None:
         match frame:
+            case Goodbye():
+                self._part(frame)
+            case Welcome() if not self.greeted.done():
+                self._welcome(frame)
+            case _ if not self.greeted.done():
+                raise InvalidArgument("the first frame must be a welcome")
             case Welcome():
-                if not self.greeted.done():
-                    self.greeted.set_result(None)
+                raise InvalidArgument("a node says welcome once")
             case Ping():
-                self.send(Pong(frame.number))
+                # Bytes on their way are answer enough; a node that asks on and on without reading
+                # must not fill the memory of this process.
+                if self._can_write.is_set():
+                    self.send(Pong(frame.number))
             case Pong():
                 pass
-            case Goodbye():
-                # Calls under way are still answered; new ones open another connection.
-                self.is_open = False
-                if frame.error is not None:
-                    self._why = error_of(frame.error)
-                    if not isinstance(self._why, Unavailable):
-                        self._why = OutcomeUnknown(self._why.message)
-                elif not self.calls:
-                    self._cut()
-            case Hello() | CallFrame() | CancelFrame():
-                raise InvalidArgument(f"a node does not send {type(frame).__name__}")
             case _:
                 calling = self.calls.get(frame.id)
                 if calling is not None:  # else it was cancelled while this was on its way
                     calling.take(frame)
-                if not self.is_open and not self.calls:
-                    self._cut()
+
+    def _welcome(self, frame: Welcome) -> None:
+        if frame.version != VERSION:
+            raise InvalidArgument(f"version {frame.version} is not spoken here, {VERSION} is")
+        self.calls_max = min(self.calls_max, frame.calls)
+        self.body_bytes_max = min(self.body_bytes_max, frame.body_bytes)
+        self.greeted.set_result(None)
+
+    def _part(self, goodbye: Goodbye) -> None:
+        """Calls under way are still answered, unless it is over; new ones open another."""
+        self.is_open = False
+        if goodbye.error is not None:
+            if not self.greeted.done():
+                self.greeted.set_exception(error_of(goodbye.error))
+            self._give_up(f"{_LOST}: {goodbye.error.message}")
+        elif not self.calls:
+            self._give_up(_LOST)
+
+    # -- calls --------------------------------------------------------------------------------
 
     def begin(
         self,
@@ -168,6 +150,17 @@ class CallerConnection(asyncio.Protocol):
         self.send(CallFrame(self._ids, procedure, body, ttl_ms, headers))
         return calling
 
+    def forget(self, call_id: int) -> bool:
+        """False: it was over already."""
+        known = self.calls.pop(call_id, None) is not None
+        if not self.is_open and not self.calls:
+            self.loop.call_soon(self._cut_if_idle)
+        return known
+
+    def _cut_if_idle(self) -> None:
+        if not self.calls:
+            self._give_up(_LOST)
+
     def send(self, frame: Frame) -> None:
         if not self._out:
             # One turn later than need be: what a caller asks next, such as the lease that follows
@@ -175,19 +168,42 @@ class CallerConnection(asyncio.Protocol):
             self.loop.call_soon(self.loop.call_soon, self._flush)
         self._out.append(pack(frame))
 
+    async def writable(self) -> None:
+        if not self._can_write.is_set():
+            await self._can_write.wait()
+
     def _flush(self) -> None:
         out, self._out = self._out, []
-        if self._transport is not None:
+        if self._transport is not None and out:
             self._transport.write(b"".join(out))
 
-    def _cut(self) -> None:
+    # -- the end ------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """A node that vanished sends nothing, not even an end."""
+        silent_s = self.loop.time() - self._heard
+        if silent_s >= self._silence_s:
+            self._why = f"{_LOST}: the node has been silent for {silent_s:.0f} s"
+            self.cut()
+            return
+        if silent_s >= self._silence_s / 3 and self.greeted.done() and self._can_write.is_set():
+            self.send(Ping(self._ids))
+        self._watch = self.loop.call_later(self._silence_s / 3, self._look)
+
+    def _give_up(self, why: str) -> None:
+        self.is_open = False
+        self._why = why
+        self._flush()
         if self._transport is not None:
             self._transport.close()
 
-    async def close(self) -> None:
+    def cut(self) -> None:
         self.is_open = False
-        self._flush()
-        self._cut()
-        if not self.greeted.done():
-            self.greeted.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def close(self, linger_s: float = 1.0) -> None:
+        self._give_up("the outbound was stopped: the call may or may not have happened")
+        await asyncio.wait([self._closed], timeout=linger_s)
+        self.cut()
         await self._closed

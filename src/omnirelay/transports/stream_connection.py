@@ -2,22 +2,19 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import aclosing
 from functools import partial
 from typing import Protocol
-
-import msgspec
 
 from omnirelay.model import limits
 from omnirelay.model.errors import InvalidArgument, OmniRelayError, Overloaded, Unavailable
 from omnirelay.model.ports import Clock
-from omnirelay.rpc.codec import MSGPACK
-from omnirelay.rpc.headers import Headers, codec_of, meta_of
-from omnirelay.rpc.meta import Certificate, Request, RequestMeta, Response
-from omnirelay.rpc.procedure import Handler
+from omnirelay.rpc.meta import Certificate, RequestMeta
+from omnirelay.rpc.procedure import Handler, Kind
 from omnirelay.rpc.status import body_of
-from omnirelay.transports.stream_flow import Incoming, Outgoing
+from omnirelay.transports.stream_call import Call
 from omnirelay.transports.stream_frames import (
+    FROM_CALLER,
+    OVERHEAD_BYTES,
     VERSION,
     CallFrame,
     CancelFrame,
@@ -25,17 +22,24 @@ from omnirelay.transports.stream_frames import (
     EndFrame,
     ErrorFrame,
     Frame,
+    FromCaller,
     Goodbye,
     Hello,
     MessageFrame,
-    OpenFrame,
     Ping,
     Pong,
-    ReplyFrame,
     Splitter,
     Welcome,
     pack,
 )
+from omnirelay.transports.stream_meta import Greeting
+from omnirelay.transports.stream_traffic import CALL_BYTES, Share, Traffic
+
+PROGRESS_BYTES = 64 << 10
+"""So much of an unfinished frame counts as a sign of life; a byte now and then does not."""
+FLUSH_BYTES = 256 << 10
+_SENDING = (Kind.CLIENT_STREAM, Kind.DUPLEX)
+_FULL = "this node holds too much for its callers: come again"
 
 
 class Host(Protocol):
@@ -44,49 +48,38 @@ class Host(Protocol):
     handler: Handler
     clock: Clock
     read_certificate: Callable[[bytes], Certificate] | None
+    traffic: Traffic
+    hello_ms: int
+    silence_ms: int
 
-    def takes_stream(self, procedure: str) -> bool:
-        """Whether the caller of this procedure sends messages after the call."""
-
-    def admit(self, connection: "Connection") -> bool:
-        """False: there are too many already."""
-
-    def forget(self, connection: "Connection") -> None: ...
-
-
-class _Call:
-    __slots__ = ("incoming", "outgoing", "task")
-
-    def __init__(self, incoming: Incoming | None) -> None:
-        self.incoming = incoming
-        self.outgoing: Outgoing | None = None
-        self.task: asyncio.Task[None] | None = None
+    def kind_of(self, procedure: str) -> Kind | None:
+        """None for one that is not served here."""
 
 
 class Connection(asyncio.Protocol):
     def __init__(self, host: Host) -> None:
+        self.share = Share(host.traffic)
         self._host = host
         self._loop = asyncio.get_running_loop()
-        self._splitter = Splitter()
+        # Whoever has not said hello is worth no more memory than a hello takes.
+        self._splitter: Splitter[FromCaller] = Splitter(FROM_CALLER, OVERHEAD_BYTES)
         self._transport: asyncio.Transport | None = None
-        self._base: RequestMeta | None = None
-        """What the hello said; None until it has come."""
-        self._metas: dict[str, RequestMeta] = {}
+        self._greeting: Greeting | None = None
         self._certificate: Certificate | None = None
         self._address = ""
-        self._calls: dict[int, _Call] = {}
+        self._calls: dict[int, Call] = {}
+        self._last_id: int | None = None
         self._out: list[bytes] = []
+        self._unsent = 0
+        self._partial = 0
+        self._fresh = 0
+        """Bytes since the last sign of life."""
+        self._can_write = asyncio.Event()
+        self._can_write.set()
         self._is_leaving = False
-        self.heard_ms = host.clock.monotonic_ms()
-        self.stuck_since_ms: int | None = None
-        """Since when the caller has not read what we send."""
-        self.quiet = asyncio.Event()
-        """Set while no call is under way."""
-        self.quiet.set()
-
-    @property
-    def is_greeted(self) -> bool:
-        return self._base is not None
+        self._heard_ms = host.clock.monotonic_ms()
+        self._stuck_since_ms = 0
+        self._closing_since_ms: int | None = None
 
     # -- asyncio ------------------------------------------------------------------------------
 
@@ -95,180 +88,204 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         peer = transport.get_extra_info("peername")
         self._address = peer[0] if isinstance(peer, tuple) else ""
-        if not self._host.admit(self):
-            self.abort(Overloaded(f"{limits.CONNECTIONS_MAX} connections are open"))
+        if not self._host.traffic.admit(self):
+            self.abort(Overloaded("this node takes no more connections"))
             return
+        try:
+            self._certificate = self._proved(transport)
+        except OmniRelayError as error:
+            self.abort(error)
+
+    def _proved(self, transport: asyncio.Transport) -> Certificate | None:
         ssl_object = transport.get_extra_info("ssl_object")
-        if ssl_object is not None and self._host.read_certificate is not None:
-            der = ssl_object.getpeercert(binary_form=True)
-            self._certificate = self._host.read_certificate(der) if der else None
+        if ssl_object is None or self._host.read_certificate is None:
+            return None
+        der = ssl_object.getpeercert(binary_form=True)
+        return self._host.read_certificate(der) if der else None
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
-        self._host.forget(self)
-        for call in self._calls.values():
-            if call.task is not None:
-                call.task.cancel()
-        self._calls.clear()
-        self.quiet.set()
+        self._closing_since_ms = self._closing_since_ms or 0
+        self._host.traffic.forget(self)
+        for call in list(self._calls.values()):
+            call.drop()
+        self._can_write.set()
+        self._hold_unsent(0)
+        self.share.add(-self._partial)
+        self._partial = 0
 
     def pause_writing(self) -> None:
         """A caller that does not read its answers gets to ask nothing new."""
-        self.stuck_since_ms = self._host.clock.monotonic_ms()
+        self._stuck_since_ms = self._host.clock.monotonic_ms()
+        self._can_write.clear()
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        self.stuck_since_ms = None
+        self._can_write.set()
         if self._transport is not None:
             self._transport.resume_reading()
+        self._hold_unsent(0)
 
     def data_received(self, data: bytes) -> None:
-        self.heard_ms = self._host.clock.monotonic_ms()
+        if self._closing_since_ms is not None:
+            return  # TLS still hands over what was on its way
+        is_whole = False
         try:
             for frame in self._splitter.feed(data):
+                is_whole = True
                 self._take(frame)
+            self._fresh += len(data)
+            if is_whole or self._fresh >= PROGRESS_BYTES:
+                self._heard_ms = self._host.clock.monotonic_ms()
+                self._fresh = 0
+            if self._splitter.held != self._partial:
+                self._hold_partial(self._splitter.held)
         except OmniRelayError as error:
             self.abort(error)
 
+    def _hold_partial(self, held: int) -> None:
+        if held > self._partial and not self.share.has_room(held - self._partial):
+            raise Overloaded(_FULL)
+        self.share.add(held - self._partial)
+        self._partial = held
+
     # -- frames -------------------------------------------------------------------------------
 
-    def _take(self, frame: Frame) -> None:
-        if self._base is None:
-            self._greet(frame)
-            return
+    def _take(self, frame: FromCaller) -> None:
         match frame:
-            case CallFrame():
+            case CallFrame() if self._greeting is not None:
                 self._begin(frame)
-            case MessageFrame():
-                call = self._calls.get(frame.id)
-                if call is not None:  # else it has ended here already
-                    _incoming(call).put(frame.body)
-            case EndFrame():
-                call = self._calls.get(frame.id)
-                if call is not None:
-                    _incoming(call).end()
-            case CancelFrame():
-                call = self._calls.get(frame.id)
-                if call is not None and call.task is not None:
-                    call.task.cancel()
-            case CreditFrame():
-                call = self._calls.get(frame.id)
-                if call is not None and call.outgoing is not None:
-                    call.outgoing.add(frame.messages)
+            case Hello() if self._greeting is None:
+                self._greet(frame)
+            case _ if self._greeting is None:
+                raise InvalidArgument("the first frame must be a hello")
             case Ping():
                 self.send(Pong(frame.number))
             case Pong():
                 pass
+            case Hello():
+                raise InvalidArgument("a caller says hello once")
             case _:
-                raise InvalidArgument(f"a caller does not send {type(frame).__name__}")
+                call = self._calls.get(frame.id)
+                if call is not None:  # else it has ended here already
+                    self._pass_on(frame, call)
 
-    def _greet(self, frame: Frame) -> None:
-        if not isinstance(frame, Hello):
-            raise InvalidArgument("the first frame must be a hello")
-        if frame.version != VERSION:
-            raise InvalidArgument(f"version {frame.version} is not spoken here, {VERSION} is")
-        headers = Headers(frame.headers.items())
-        headers.values.setdefault("rpc-encoding", MSGPACK.name)
-        self._base = meta_of(
-            "",
-            headers,
-            transport="stream",
+    def _pass_on(
+        self, frame: MessageFrame | EndFrame | CancelFrame | CreditFrame | CallFrame, call: Call
+    ) -> None:
+        match frame:
+            case CancelFrame():
+                call.drop()
+            case CreditFrame():
+                if call.outgoing is None:
+                    raise InvalidArgument("this call has no stream to allow more of")
+                call.outgoing.add(frame)
+            case _ if call.incoming is None:
+                raise InvalidArgument("this procedure takes no messages after its call")
+            case EndFrame():
+                call.incoming.end()
+            case MessageFrame():
+                size = len(frame.body)
+                if not self.share.has_room(size):
+                    call.refuse(Overloaded(_FULL))
+                    return
+                call.incoming.put(frame.body)
+                self.share.add(size)
+
+    def _greet(self, hello: Hello) -> None:
+        self._greeting = Greeting(
+            hello,
             clock=self._host.clock,
             address=self._address,
             certificate=self._certificate,
         )
+        self._splitter.bytes_max = limits.MESSAGE_BYTES_MAX + OVERHEAD_BYTES
         self.send(Welcome(VERSION))
 
     def _begin(self, frame: CallFrame) -> None:
-        if frame.id in self._calls:
-            raise InvalidArgument(f"call {frame.id} is under way already")
+        if self._last_id is not None and frame.id <= self._last_id:
+            raise InvalidArgument(f"call {frame.id} after call {self._last_id}: ids must increase")
+        self._last_id = frame.id
+        refusal = self._refusal(len(frame.body))
+        if refusal is not None:
+            self.send(ErrorFrame(frame.id, body_of(refusal)))
+            return
+        takes_messages = self._host.kind_of(frame.procedure) in _SENDING
+        call = self._calls[frame.id] = Call(self, frame, takes_messages=takes_messages)
+        task = call.task = self._loop.create_task(call.serve(self._host.handler))
+        self._host.traffic.tasks.add(task)
+        task.add_done_callback(partial(self._ended, call))
+
+    def _refusal(self, size: int) -> OmniRelayError | None:
         if self._is_leaving:
-            self._refuse(frame.id, Unavailable("this node is going away: call another"))
-            return
+            return Unavailable("this node is going away: call another")
         if len(self._calls) >= limits.CALLS_PER_CONNECTION_MAX:
-            full = f"{limits.CALLS_PER_CONNECTION_MAX} calls are under way on this connection"
-            self._refuse(frame.id, Overloaded(full))
-            return
-        incoming = None
-        if self._host.takes_stream(frame.procedure):
-            incoming = Incoming(frame.id, self.send)
-        call = self._calls[frame.id] = _Call(incoming)
-        self.quiet.clear()
-        call.task = self._loop.create_task(self._serve(frame, call))
-        call.task.add_done_callback(partial(self._ended, frame.id))
+            return Overloaded(f"{len(self._calls)} calls are under way on this connection")
+        if not self.share.take(CALL_BYTES + size):
+            return Overloaded(_FULL)
+        return None
 
-    def _ended(self, call_id: int, task: "asyncio.Task[None]") -> None:
-        self._calls.pop(call_id, None)
-        if not self._calls:
-            self.quiet.set()
+    def _ended(self, call: Call, task: "asyncio.Task[None]") -> None:
+        self._host.traffic.tasks.discard(task)
+        self._calls.pop(call.id, None)
+        call.ended(task)
 
-    async def _serve(self, frame: CallFrame, call: _Call) -> None:
-        try:
-            meta = self._meta(frame)
-            incoming = None if call.incoming is None else call.incoming.read()
-            reply = await self._host.handler(Request(meta, frame.body, codec_of(meta), incoming))
-            if isinstance(reply, Response):
-                body = None if reply.empty else reply.body
-                self.send(ReplyFrame(frame.id, body, dict(reply.headers) or None))
-                return
-            call.outgoing = Outgoing()
-            self.send(OpenFrame(frame.id))
-            async with aclosing(reply.messages) as messages:
-                async for message in messages:
-                    await call.outgoing.take()
-                    self.send(MessageFrame(frame.id, message))
-            self.send(EndFrame(frame.id))
-        except OmniRelayError as error:
-            self._refuse(frame.id, error)
-
-    def _meta(self, frame: CallFrame) -> RequestMeta:
-        """Most calls bring no headers of their own and look like the last one of their kind."""
-        assert self._base is not None
-        if frame.headers:
-            meta = meta_of(
-                frame.procedure,
-                self._merged(frame.headers),
-                transport="stream",
-                clock=self._host.clock,
-                address=self._address,
-                certificate=self._certificate,
-            )
-        else:
-            found = self._metas.get(frame.procedure)
-            if found is None:
-                found = msgspec.structs.replace(self._base, procedure=frame.procedure)
-                if len(self._metas) < limits.HEADERS_MAX:
-                    self._metas[frame.procedure] = found
-            meta = found
-        if frame.ttl_ms is None:
-            return meta
-        expires_ms = self._host.clock.monotonic_ms() + max(0, frame.ttl_ms)
-        return msgspec.structs.replace(meta, expires_ms=expires_ms)
-
-    def _merged(self, own: dict[str, str]) -> Headers:
-        """A call's own headers over those of the hello; what came twice in either stays marked."""
-        assert self._base is not None
-        called = Headers(own.items())
-        merged = Headers({**self._base.headers, **called.values}.items())
-        merged.doubled |= self._base.doubled | called.doubled
-        return merged
+    def meta(self, frame: CallFrame) -> RequestMeta:
+        assert self._greeting is not None
+        is_known = self._host.kind_of(frame.procedure) is not None
+        return self._greeting.meta(frame, is_known=is_known)
 
     # -- answers ------------------------------------------------------------------------------
 
-    def _refuse(self, call_id: int, error: OmniRelayError) -> None:
-        self.send(ErrorFrame(call_id, body_of(error)))
-
     def send(self, frame: Frame) -> None:
-        """All that is said in one turn of the loop leaves in one write."""
+        """What is said in one turn of the loop leaves in one write, unless it is a lot."""
         if not self._out:
             self._loop.call_soon(self._flush)
-        self._out.append(pack(frame))
+        packed = pack(frame)
+        self._out.append(packed)
+        if len(packed) > FLUSH_BYTES:
+            self._flush()
+
+    async def writable(self) -> None:
+        if not self._can_write.is_set():
+            await self._can_write.wait()
 
     def _flush(self) -> None:
         out, self._out = self._out, []
-        if self._transport is not None and out:
-            self._transport.write(b"".join(out))
+        if self._transport is None or not out:
+            return
+        self._transport.write(b"".join(out))
+        if not self._can_write.is_set():
+            self._hold_unsent(self._transport.get_write_buffer_size())
+
+    def _hold_unsent(self, unsent: int) -> None:
+        self.share.add(unsent - self._unsent)
+        self._unsent = unsent
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def sweep(self, now: int) -> None:
+        """Half-open connections and callers that never read are found and closed."""
+        silent_ms = now - self._heard_ms
+        if self._closing_since_ms is not None:
+            if now - self._closing_since_ms > self._host.hello_ms:
+                self.cut()
+        elif not self._can_write.is_set():
+            self._look_whether_it_reads(now)
+        elif silent_ms > (self._host.hello_ms if self._greeting is None else self._host.silence_ms):
+            self.abort(Unavailable("nothing was heard for too long"))
+        elif self._greeting is not None and silent_ms > self._host.silence_ms / 3:
+            self.send(Ping(now))
+
+    def _look_whether_it_reads(self, now: int) -> None:
+        assert self._transport is not None
+        unsent = self._transport.get_write_buffer_size()
+        if unsent < self._unsent:
+            self._stuck_since_ms = now  # slowly, but it does
+            self._hold_unsent(unsent)
+        elif now - self._stuck_since_ms > self._host.silence_ms:
+            self.cut()
 
     def leave(self) -> None:
         """Take no new calls; those under way go on."""
@@ -278,20 +295,23 @@ class Connection(asyncio.Protocol):
 
     def abort(self, error: OmniRelayError | None = None) -> None:
         """Say why, and close. What is under way is cancelled."""
-        if self._transport is None:
+        if self._transport is None or self._closing_since_ms is not None:
             return
+        for call in list(self._calls.values()):
+            call.drop()
         if error is not None:
             self.send(Goodbye(body_of(error)))
         self._flush()
-        self._transport.close()
+        self._closing_since_ms = self._host.clock.monotonic_ms()
+        if error is not None and self._transport.can_write_eof():
+            # A socket closed with unread bytes takes back what was said last: let the caller hear
+            # it and go. One that stays is cut by the next sweep but one.
+            self._transport.write_eof()
+            self._transport.resume_reading()
+        else:
+            self._transport.close()
 
     def cut(self) -> None:
         """Close without waiting for a caller that does not read."""
         if self._transport is not None:
             self._transport.abort()
-
-
-def _incoming(call: _Call) -> Incoming:
-    if call.incoming is None:
-        raise InvalidArgument("this procedure takes no messages after its call")
-    return call.incoming

@@ -4,9 +4,10 @@ docs/stream.md specifies them for other languages. The first element of every ar
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Annotated, Final, Generic, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from omnirelay.model import limits
 from omnirelay.model.errors import InvalidArgument, TooLarge
@@ -15,7 +16,11 @@ from omnirelay.rpc.status import ErrorBody
 VERSION: Final = 1
 LENGTH_BYTES: Final = 4
 OVERHEAD_BYTES: Final = limits.HEADER_BYTES_MAX + 1024
-"""What a frame may add to its body."""
+"""What a frame may add to its body; also the largest hello."""
+
+Pairs = Annotated[dict[str, str], Meta(max_length=10 * limits.HEADERS_MAX)]
+"""Headers. A few too many are refused by name; a map that is far longer is not even built, since it
+would take many times the memory of its bytes."""
 
 
 class _Frame(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -26,25 +31,25 @@ class Hello(_Frame, frozen=True, tag=0, gc=False):
     """The first frame of a caller. Its headers hold for every call of the connection."""
 
     version: int
-    headers: dict[str, str] = {}
+    headers: Pairs = {}
 
 
 class Welcome(_Frame, frozen=True, tag=1, gc=False):
-    """The first frame of a node: how large a message may be and how many calls and messages of one
-    stream may be under way."""
+    """The first frame of a node: how large a body may be and how many calls may be under way."""
 
     version: int
-    message_bytes_max: int = limits.MESSAGE_BYTES_MAX
-    calls_max: int = limits.CALLS_PER_CONNECTION_MAX
-    window: int = limits.STREAM_WINDOW_MESSAGES_MAX
+    body_bytes: int = limits.MESSAGE_BYTES_MAX
+    calls: int = limits.CALLS_PER_CONNECTION_MAX
 
 
 class CallFrame(_Frame, frozen=True, tag=2, gc=False):
+    """`id` is greater than that of every call before it on this connection."""
+
     id: int
     procedure: str
     body: bytes
     ttl_ms: int | None = None
-    headers: dict[str, str] | None = None
+    headers: Pairs | None = None
 
 
 class ReplyFrame(_Frame, frozen=True, tag=3, gc=False):
@@ -52,7 +57,7 @@ class ReplyFrame(_Frame, frozen=True, tag=3, gc=False):
 
     id: int
     body: bytes | None = None
-    headers: dict[str, str] | None = None
+    headers: Pairs | None = None
 
 
 class ErrorFrame(_Frame, frozen=True, tag=4, gc=False):
@@ -80,10 +85,11 @@ class CancelFrame(_Frame, frozen=True, tag=7, gc=False):
 
 
 class CreditFrame(_Frame, frozen=True, tag=8, gc=False):
-    """So many more messages of this stream may come."""
+    """So many more messages, and bytes of them, may come on this stream."""
 
     id: int
     messages: int
+    bytes: int
 
 
 class Ping(_Frame, frozen=True, tag=9, gc=False):
@@ -107,24 +113,28 @@ class OpenFrame(_Frame, frozen=True, tag=12, gc=False):
     id: int
 
 
-Frame = (
-    Hello
-    | Welcome
-    | CallFrame
+FromCaller = Hello | CallFrame | MessageFrame | EndFrame | CancelFrame | CreditFrame | Ping | Pong
+FromNode = (
+    Welcome
     | ReplyFrame
     | ErrorFrame
     | MessageFrame
     | EndFrame
-    | CancelFrame
     | CreditFrame
     | Ping
     | Pong
     | Goodbye
     | OpenFrame
 )
+Frame = FromCaller | FromNode
+
+F = TypeVar("F")
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Frame)
+# Each side reads only what the other may say. An error has details of any shape, and a byte of
+# MessagePack can become a hundred of Python: a caller has no way to make a node build them.
+FROM_CALLER: Final[msgspec.msgpack.Decoder[FromCaller]] = msgspec.msgpack.Decoder(FromCaller)
+FROM_NODE: Final[msgspec.msgpack.Decoder[FromNode]] = msgspec.msgpack.Decoder(FromNode)
 
 
 def pack(frame: Frame) -> bytes:
@@ -132,14 +142,24 @@ def pack(frame: Frame) -> bytes:
     return len(body).to_bytes(LENGTH_BYTES) + body
 
 
-class Splitter:
+class Splitter(Generic[F]):
     """Bytes as they come in, frames as they are whole. Holds at most one unfinished frame."""
 
-    def __init__(self, bytes_max: int = limits.MESSAGE_BYTES_MAX + OVERHEAD_BYTES) -> None:
-        self._bytes_max = bytes_max
+    def __init__(
+        self,
+        decoder: msgspec.msgpack.Decoder[F],
+        bytes_max: int = limits.MESSAGE_BYTES_MAX + OVERHEAD_BYTES,
+    ) -> None:
+        self.bytes_max = bytes_max
+        self._decoder = decoder
         self._buffer = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
+    @property
+    def held(self) -> int:
+        """Bytes of the unfinished frame."""
+        return len(self._buffer)
+
+    def feed(self, data: bytes) -> Iterator[F]:
         """Raises TooLarge before a frame beyond the limit is read, InvalidArgument for one that is
         none. After either nothing that follows can be trusted: close the connection."""
         buffer = self._buffer
@@ -148,21 +168,19 @@ class Splitter:
         try:
             while len(buffer) - start >= LENGTH_BYTES:
                 size = int.from_bytes(buffer[start : start + LENGTH_BYTES])
-                if size > self._bytes_max:
-                    raise TooLarge(f"a frame of {size} bytes; the limit is {self._bytes_max}")
+                if size > self.bytes_max:
+                    raise TooLarge(f"a frame of {size} bytes; the limit is {self.bytes_max}")
                 end = start + LENGTH_BYTES + size
                 if len(buffer) < end:
                     break
-                yield _unpack(buffer, start + LENGTH_BYTES, end)
+                yield self._unpack(start + LENGTH_BYTES, end)
                 start = end
         finally:
             del buffer[:start]
 
-
-def _unpack(buffer: bytearray, start: int, end: int) -> Frame:
-    with memoryview(buffer) as view, view[start:end] as body:
-        try:
-            frame: Frame = _decoder.decode(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidArgument(f"not a frame: {error}") from None
-    return frame
+    def _unpack(self, start: int, end: int) -> F:
+        with memoryview(self._buffer) as view, view[start:end] as body:
+            try:
+                return self._decoder.decode(body)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                raise InvalidArgument(f"not a frame that belongs here: {error}") from None

@@ -1,9 +1,11 @@
 """The stream transport's door: TCP, TLS or a Unix socket."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from omnirelay.model import limits
 from omnirelay.model.errors import InvalidOption, Unavailable
@@ -11,9 +13,7 @@ from omnirelay.model.ports import Clock
 from omnirelay.rpc.meta import Certificate
 from omnirelay.rpc.procedure import Handler, Kind, Registry
 from omnirelay.transports.stream_connection import Connection
-from omnirelay.transports.stream_frames import Ping
-
-_SENDING = (Kind.CLIENT_STREAM, Kind.DUPLEX)
+from omnirelay.transports.stream_traffic import Traffic
 
 
 class StreamInbound:
@@ -32,19 +32,22 @@ class StreamInbound:
         read_certificate: Callable[[bytes], Certificate] | None = None,
         hello_s: float = 5.0,
         silence_s: float = 60.0,
+        connections_max: int = limits.CONNECTIONS_MAX,
+        held_bytes_max: int = 256 << 20,
     ) -> None:
-        """With `path` it listens on a Unix socket instead of host and port. A connection that says
-        no hello within `hello_s`, or is silent or does not read for `silence_s`, is closed."""
+        """With `path` it listens on a Unix socket instead, which needs no TLS. A connection that
+        says no hello within `hello_s`, or is silent or does not read for `silence_s`, is closed.
+        What all callers together make the node hold stays under `held_bytes_max`."""
         self.handler = handler
         self.clock = clock
         self.read_certificate = read_certificate
-        self._registry = registry
-        self._host, self._port, self._path, self._tls = host, port, path, tls
-        self._hello_ms, self._silence_ms = round(hello_s * 1000), round(silence_s * 1000)
-        self._connections: set[Connection] = set()
+        self.kind_of: Callable[[str], Kind | None] = registry.kind_of
+        self.hello_ms, self.silence_ms = round(hello_s * 1000), round(silence_s * 1000)
+        self.traffic = Traffic(connections_max=connections_max, held_bytes_max=held_bytes_max)
+        self._host, self._port, self._path = host, port, path
+        self._tls = tls if path is None else None
         self._server: asyncio.Server | None = None
         self._keeping: asyncio.Task[None] | None = None
-        self._pings = 0
 
     @property
     def url(self) -> str:
@@ -55,41 +58,61 @@ class StreamInbound:
 
     @property
     def connection_count(self) -> int:
-        return len(self._connections)
+        return len(self.traffic.members)
+
+    @property
+    def held_bytes(self) -> int:
+        return self.traffic.held
 
     async def start(self) -> None:
-        loop = asyncio.get_running_loop()
         try:
-            if self._path is not None:
-                self._server = await loop.create_unix_server(
-                    self._connection, str(self._path), ssl=self._tls
-                )
-            else:
-                self._server = await loop.create_server(
-                    self._connection, self._host, self._port, ssl=self._tls, backlog=1024
-                )
+            if self._path is None:
+                self._server = await self._listen()
                 self._port = self._server.sockets[0].getsockname()[1]
-        except OSError as error:
-            raise Unavailable(f"cannot listen on {self.url}: {error}") from error
+            else:
+                self._server = await self._listen_at(self._path)
         except (ValueError, OverflowError) as error:
             raise InvalidOption(f"cannot listen on {self.url}: {error}") from error
+        except OSError as error:
+            # Python gives no number to an address that cannot be one, such as too long a path.
+            kind = Unavailable if error.errno else InvalidOption
+            raise kind(f"cannot listen on {self.url}: {error}") from error
+        self.traffic.is_leaving = False
         self._keeping = asyncio.create_task(self._keep())
+
+    async def _listen(self) -> asyncio.Server:
+        loop = asyncio.get_running_loop()
+        return await loop.create_server(
+            lambda: Connection(self), self._host, self._port, backlog=1024, **self._handshake()
+        )
+
+    async def _listen_at(self, path: Path) -> asyncio.Server:
+        loop = asyncio.get_running_loop()
+        if await asyncio.to_thread(_is_served, path):
+            # Without this, asyncio would take the path from whoever listens there.
+            raise Unavailable(f"cannot listen on {self.url}: another process does")
+        return await loop.create_unix_server(lambda: Connection(self), str(path), backlog=1024)
+
+    def _handshake(self) -> dict[str, Any]:
+        """Any: parameters of asyncio. A caller that stops in the middle of a handshake has no more
+        time than one that says no hello."""
+        if self._tls is None:
+            return {}
+        seconds = self.hello_ms / 1000
+        return {
+            "ssl": self._tls,
+            "ssl_handshake_timeout": seconds,
+            "ssl_shutdown_timeout": seconds,
+        }
 
     async def stop(self, grace_s: float) -> None:
         if self._server is None:
             return
         self._server.close()
         self._server = None
-        for connection in self._connections:
-            connection.leave()
-        busy = [asyncio.ensure_future(one.quiet.wait()) for one in self._connections]
-        if busy:
-            _, late = await asyncio.wait(busy, timeout=grace_s)
-            for waiting in late:
-                waiting.cancel()
-        await asyncio.sleep(0)  # the last answers are written at the end of this turn
-        for connection in list(self._connections):
-            connection.abort()
+        await self.traffic.end(grace_s)
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.gather(self._keeping, return_exceptions=True)
@@ -97,38 +120,17 @@ class StreamInbound:
     def reload_tls(self) -> None:
         return None  # its context is the node's, which hands new handshakes the new files
 
-    def _connection(self) -> Connection:
-        return Connection(self)
-
-    def takes_stream(self, procedure: str) -> bool:
-        return self._registry.kind_of(procedure) in _SENDING
-
-    def admit(self, connection: Connection) -> bool:
-        if len(self._connections) >= limits.CONNECTIONS_MAX:
-            return False
-        self._connections.add(connection)
-        return True
-
-    def forget(self, connection: Connection) -> None:
-        self._connections.discard(connection)
-
     async def _keep(self) -> None:
-        """Half-open connections and callers that never read are found and closed."""
-        pause_s = min(self._hello_ms, self._silence_ms / 4) / 1000
         while True:
-            await asyncio.sleep(pause_s)
-            self._pings += 1
-            now = self.clock.monotonic_ms()
-            for connection in list(self._connections):
-                self._look_at(connection, now)
+            await asyncio.sleep(min(self.hello_ms / 2, self.silence_ms / 4) / 1000)
+            self.traffic.sweep(self.clock.monotonic_ms())
 
-    def _look_at(self, connection: Connection, now: int) -> None:
-        silent_ms = now - connection.heard_ms
-        stuck = connection.stuck_since_ms
-        if stuck is not None:
-            if now - stuck > self._silence_ms:
-                connection.cut()
-        elif silent_ms > (self._silence_ms if connection.is_greeted else self._hello_ms):
-            connection.abort(Unavailable("nothing was heard for too long"))
-        elif connection.is_greeted and silent_ms > self._silence_ms / 3:
-            connection.send(Ping(self._pings))
+
+def _is_served(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+    return True

@@ -2,14 +2,14 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from urllib.parse import urlsplit
+from collections.abc import Mapping
+from urllib.parse import SplitResult, urlsplit
 
-from omnirelay.model import limits
 from omnirelay.model.errors import (
+    Closed,
     DeadlineExceeded,
     InvalidOption,
-    OutcomeUnknown,
+    Overloaded,
     TooLarge,
     Unavailable,
 )
@@ -17,9 +17,25 @@ from omnirelay.model.ports import Clock
 from omnirelay.rpc.codec import MSGPACK, Codec
 from omnirelay.rpc.headers import ENCODING, call_headers
 from omnirelay.rpc.meta import Reply, Request, Response, Stream
-from omnirelay.transports.stream_caller import CallerConnection, Calling
+from omnirelay.transports.stream_caller import CallerConnection
+from omnirelay.transports.stream_calling import Reading
+from omnirelay.transports.stream_meta import TTL_MS_HIGHEST
 
 _SCHEMES = ("stream", "streams", "stream+unix")
+DEFAULT_PORT = 7402
+
+
+def _parts(url: str) -> SplitResult:
+    parts = urlsplit(url)
+    if parts.scheme not in _SCHEMES:
+        raise InvalidOption(f"{url!r} is no stream address: use one of {', '.join(_SCHEMES)}")
+    try:
+        missing = parts.path if parts.scheme == "stream+unix" else parts.hostname
+        if not missing or parts.port == 0:
+            raise ValueError("a host, or for a Unix socket a path, is missing")
+    except ValueError as error:
+        raise InvalidOption(f"{url!r} is no stream address: {error}") from None
+    return parts
 
 
 class StreamOutbound:
@@ -34,118 +50,144 @@ class StreamOutbound:
         headers: Mapping[str, str] | None = None,
         tls: ssl.SSLContext | None = None,
         connect_s: float = 5.0,
+        silence_s: float = 30.0,
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in _SCHEMES:
-            raise InvalidOption(f"{url!r} is no stream address: use one of {', '.join(_SCHEMES)}")
-        if parts.scheme == "streams" and tls is None:
-            tls = ssl.create_default_context()
+        """A node that does not answer a connection in `connect_s`, or says nothing for `silence_s`
+        though asked, counts as gone."""
         self.url = url
-        self._parts = parts
-        self._tls = tls if parts.scheme == "streams" else None
+        self._parts = _parts(url)
+        if self._parts.scheme == "streams" and tls is None:
+            tls = ssl.create_default_context()
+        self._tls = tls if self._parts.scheme == "streams" else None
         self._clock = clock
         self._headers = dict(headers or {})
         self._connect_s = connect_s
+        self._silence_s = silence_s
         self._connection: CallerConnection | None = None
-        self._opening = asyncio.Lock()
+        self._connections: set[CallerConnection] = set()
+        """Also those that take no new calls and still answer old ones."""
+        self._opening: asyncio.Task[CallerConnection] | None = None
+        self._is_stopped = False
 
     async def start(self) -> None:
-        return None
+        self._is_stopped = False
 
     async def stop(self) -> None:
-        if self._connection is not None:
-            await self._connection.close()
-            self._connection = None
+        self._is_stopped = True
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.wait([self._opening])
+        self._connection = None
+        for connection in list(self._connections):
+            await connection.close()
 
     async def __call__(self, request: Request) -> Reply:
-        if len(request.body) > limits.MESSAGE_BYTES_MAX:
-            size = len(request.body)
-            raise TooLarge(f"the body has {size} bytes, the limit is {limits.MESSAGE_BYTES_MAX}")
-        connection = self._connection
-        if connection is None or not connection.is_open:
-            connection = await self._open()
         expires_ms = request.meta.expires_ms
         if expires_ms is None:
-            return await self._ask(connection, request, None)
+            return await self._ask(request)
         left_ms = expires_ms - self._clock.monotonic_ms()
+        limit = asyncio.timeout(max(0, left_ms) / 1000)
         try:
-            async with asyncio.timeout(max(0, left_ms) / 1000):
-                return await self._ask(connection, request, max(1, left_ms))
+            async with limit:
+                return await self._ask(request)
         except TimeoutError:
+            if not limit.expired():
+                raise
             raise DeadlineExceeded("the deadline of the call has passed") from None
 
-    async def _ask(
-        self, connection: CallerConnection, request: Request, ttl_ms: int | None
-    ) -> Reply:
+    async def _ask(self, request: Request) -> Reply:
+        connection = self._connection
+        if connection is None or not connection.is_open:
+            connection = await self._opened()
+        size = len(request.body)
+        if size > connection.body_bytes_max:
+            raise TooLarge(f"the body has {size} bytes, the limit is {connection.body_bytes_max}")
+        if len(connection.calls) >= connection.calls_max:
+            raise Overloaded(f"{connection.calls_max} calls are under way on this connection")
         headers = call_headers(request.meta)
         if request.codec is not MSGPACK:
             headers[ENCODING] = request.codec.name
-        calling = connection.begin(request.meta.procedure, request.body, ttl_ms, headers or None)
-        sending = None
+        calling = connection.begin(
+            request.meta.procedure, request.body, self._ttl_ms(request), headers or None
+        )
         if request.inbound is not None:
-            sending = asyncio.create_task(_send_all(calling, request.inbound))
+            calling.send_all(request.inbound)
         try:
             reply = await calling.answered
-        except asyncio.CancelledError:
+        except BaseException:
             calling.cancel()
             raise
-        finally:
-            if sending is not None and not calling.is_stream:
-                sending.cancel()
         if reply is None:
-            return Stream(_messages(calling, sending))
+            return Stream(Reading(calling))
+        calling.stop_sending()
         return Response(reply.body or b"", reply.headers or {}, reply.body is None)
 
+    def _ttl_ms(self, request: Request) -> int | None:
+        expires_ms = request.meta.expires_ms
+        if expires_ms is None:
+            return None
+        return min(max(1, expires_ms - self._clock.monotonic_ms()), TTL_MS_HIGHEST)
+
+    # -- the connection -----------------------------------------------------------------------
+
+    async def _opened(self) -> CallerConnection:
+        """However many calls wait for it, one connection is tried, and all hear how it went."""
+        if self._is_stopped:
+            raise Closed(f"the outbound to {self.url} is stopped")
+        opening = self._opening
+        if opening is None:
+            opening = self._opening = asyncio.create_task(self._open())
+            opening.add_done_callback(self._has_opened)
+        try:
+            # A call that gives up must not take the connection from the others.
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            if opening.cancelled() and self._is_stopped:
+                raise Closed(f"the outbound to {self.url} was stopped") from None
+            raise
+
+    def _has_opened(self, opening: "asyncio.Task[CallerConnection]") -> None:
+        self._opening = None
+        if not opening.cancelled() and opening.exception() is None:
+            self._connection = opening.result()
+
     async def _open(self) -> CallerConnection:
-        async with self._opening:
-            if self._connection is not None and self._connection.is_open:
-                return self._connection
-            try:
-                async with asyncio.timeout(self._connect_s):
-                    self._connection = await self._connect()
-                    await self._connection.greeted
-            except TimeoutError:
-                raise Unavailable(f"{self.url} did not answer in {self._connect_s} s") from None
-            except OSError as error:
-                raise Unavailable(f"{self.url} cannot be reached: {error}") from error
-            except OutcomeUnknown as error:
-                raise Unavailable(f"{self.url} closed at once: {error.message}") from error
-            return self._connection
+        connection: CallerConnection | None = None
+        try:
+            async with asyncio.timeout(self._connect_s):
+                connection = await self._connect()
+                self._connections.add(connection)
+                await connection.greeted
+        except TimeoutError:
+            raise Unavailable(f"{self.url} did not answer in {self._connect_s} s") from None
+        except (OSError, UnicodeError) as error:
+            raise Unavailable(f"{self.url} cannot be reached: {error}") from error
+        finally:
+            if connection is not None and not _is_greeted(connection):
+                connection.cut()
+        return connection
 
     async def _connect(self) -> CallerConnection:
         loop = asyncio.get_running_loop()
         parts = self._parts
         if parts.scheme == "stream+unix":
-            _, connection = await loop.create_unix_connection(
-                lambda: CallerConnection(self._headers), parts.path
-            )
+            _, connection = await loop.create_unix_connection(self._protocol, parts.path)
         else:
             _, connection = await loop.create_connection(
-                lambda: CallerConnection(self._headers),
-                parts.hostname or "127.0.0.1",
-                parts.port or 7402,
+                self._protocol,
+                parts.hostname or "",
+                parts.port or DEFAULT_PORT,
                 ssl=self._tls,
                 server_hostname=parts.hostname if self._tls else None,
             )
         return connection
 
-
-async def _send_all(calling: Calling, messages: AsyncIterator[bytes]) -> None:
-    try:
-        async for message in messages:
-            await calling.send(message)
-    finally:
-        calling.end()
+    def _protocol(self) -> CallerConnection:
+        return CallerConnection(
+            self._headers, silence_s=self._silence_s, on_lost=self._connections.discard
+        )
 
 
-async def _messages(
-    calling: Calling, sending: "asyncio.Task[None] | None"
-) -> AsyncGenerator[bytes]:
-    try:
-        async for message in calling.messages():
-            yield message
-    finally:
-        calling.cancel()
-        if sending is not None:
-            sending.cancel()
-            await asyncio.gather(sending, return_exceptions=True)
+def _is_greeted(connection: CallerConnection) -> bool:
+    greeted = connection.greeted
+    return greeted.done() and not greeted.cancelled() and greeted.exception() is None

@@ -1,0 +1,124 @@
+"""One call under way, as the node sees it."""
+
+import asyncio
+import logging
+from contextlib import aclosing
+from typing import Protocol
+
+from omnirelay.model import limits
+from omnirelay.model.errors import OmniRelayError, OutcomeUnknown, ResourceExhausted
+from omnirelay.rpc.headers import codec_of
+from omnirelay.rpc.meta import Request, RequestMeta, Response, Stream
+from omnirelay.rpc.procedure import Handler
+from omnirelay.rpc.status import body_of
+from omnirelay.transports.stream_flow import Incoming, Outgoing
+from omnirelay.transports.stream_frames import (
+    CallFrame,
+    EndFrame,
+    ErrorFrame,
+    Frame,
+    MessageFrame,
+    OpenFrame,
+    ReplyFrame,
+)
+from omnirelay.transports.stream_traffic import CALL_BYTES, Share
+
+log = logging.getLogger(__name__)
+
+
+class Line(Protocol):
+    """The connection a call came over."""
+
+    share: Share
+
+    def send(self, frame: Frame) -> None: ...
+
+    async def writable(self) -> None:
+        """Waits while the caller does not read."""
+
+    def meta(self, frame: CallFrame) -> RequestMeta:
+        """Raises InvalidArgument or TooLarge."""
+
+
+class Call:
+    def __init__(self, line: Line, frame: CallFrame, *, takes_messages: bool) -> None:
+        self.id = frame.id
+        self.cost = CALL_BYTES + len(frame.body)
+        self.incoming: Incoming | None = None
+        if takes_messages:
+            self.incoming = Incoming(frame.id, line.send, line.share.give)
+        self.outgoing: Outgoing | None = None
+        self.task: asyncio.Task[None] | None = None
+        self._line = line
+        self._frame = frame
+        self._is_wanted = True
+
+    def drop(self) -> None:
+        """Nobody waits for the answer any more."""
+        self._is_wanted = False
+        if self.task is not None:
+            self.task.cancel()
+
+    def refuse(self, error: OmniRelayError) -> None:
+        """End it now, whatever it was about to say."""
+        self._say(ErrorFrame(self.id, body_of(error)))
+        self.drop()
+
+    async def serve(self, handler: Handler) -> None:
+        try:
+            meta = self._line.meta(self._frame)
+            request = Request(meta, self._frame.body, codec_of(meta), self.incoming)
+            reply = await handler(request)
+            if isinstance(reply, Response):
+                self._answer(reply)
+            else:
+                await self._stream(reply)
+        except OmniRelayError as error:
+            self._say(ErrorFrame(self.id, body_of(error)))
+        except asyncio.CancelledError:
+            # Not by the caller, then: the node is closing, and somebody still waits.
+            unknown = OutcomeUnknown("the node ended the call: it may or may not have happened")
+            self._say(ErrorFrame(self.id, body_of(unknown)))
+            raise
+
+    def _answer(self, reply: Response) -> None:
+        size = len(reply.body)
+        self._check(size)
+        if size > CALL_BYTES and not self._line.share.has_room(size):
+            raise ResourceExhausted("too many answers wait to be read: ask for less at once")
+        body = None if reply.empty else reply.body
+        self._say(ReplyFrame(self.id, body, dict(reply.headers) or None))
+
+    async def _stream(self, reply: Stream) -> None:
+        outgoing = self.outgoing = Outgoing()
+        async with aclosing(reply.messages) as messages:
+            self._say(OpenFrame(self.id))
+            async for message in messages:
+                self._check(len(message))
+                await outgoing.take(len(message))
+                await self._line.writable()
+                self._say(MessageFrame(self.id, message))
+        self._say(EndFrame(self.id))
+
+    def _check(self, size: int) -> None:
+        """One that is too large would end the whole connection at the other side."""
+        if size > limits.MESSAGE_BYTES_MAX:
+            raise ResourceExhausted(
+                f"the answer has {size} bytes, the limit is {limits.MESSAGE_BYTES_MAX}"
+            )
+
+    def _say(self, frame: Frame) -> None:
+        if self._is_wanted:
+            self._line.send(frame)
+
+    def ended(self, task: "asyncio.Task[None]") -> None:
+        """A bug is told without its text, as by the middleware that should have caught it."""
+        self._line.share.give(self.cost)
+        if self.incoming is not None:
+            self.incoming.drop()
+        if task.cancelled():
+            return
+        bug = task.exception()
+        if bug is not None:
+            log.error("a call of %.200r failed", self._frame.procedure, exc_info=bug)
+            self._say(ErrorFrame(self.id, body_of(OmniRelayError("internal error"))))

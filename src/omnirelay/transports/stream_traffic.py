@@ -1,0 +1,104 @@
+"""All connections of one stream inbound together: what they may cost, and their common end."""
+
+import asyncio
+from typing import Protocol
+
+CALL_BYTES = 4 << 10
+"""What a call under way costs beside its body."""
+SMALL_BYTES = 64 << 10
+LINGER_S = 1.0
+"""How long a cancelled call may clean up, and a closed connection may take in its last bytes."""
+
+
+class Member(Protocol):
+    """A connection, as far as all of them have something in common."""
+
+    def sweep(self, now: int) -> None: ...
+
+    def leave(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+    def cut(self) -> None: ...
+
+
+class Traffic:
+    def __init__(self, *, connections_max: int, held_bytes_max: int) -> None:
+        self.held_bytes_max = held_bytes_max
+        self.held = 0
+        """Bytes of calls under way, unread messages, unfinished frames and unsent answers."""
+        self.members: set[Member] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.is_leaving = False
+        self._connections_max = connections_max
+        self._empty = asyncio.Event()
+
+    def admit(self, member: Member) -> bool:
+        if len(self.members) >= self._connections_max or self.is_leaving:
+            return False
+        self.members.add(member)
+        return True
+
+    def forget(self, member: Member) -> None:
+        self.members.discard(member)
+        if not self.members:
+            self._empty.set()
+
+    def sweep(self, now: int) -> None:
+        for member in list(self.members):
+            member.sweep(now)
+
+    async def end(self, grace_s: float) -> None:
+        """Calls under way may finish, then are cancelled; the last bytes are let out; then all is
+        cut, so that neither a slow call nor a slow reader keeps the process."""
+        self.is_leaving = True
+        for member in list(self.members):
+            member.leave()
+        if self.tasks and grace_s > 0:
+            await asyncio.wait(self.tasks, timeout=grace_s)
+        for task in list(self.tasks):
+            task.cancel()
+        if self.tasks:
+            await asyncio.wait(self.tasks, timeout=LINGER_S)
+        for member in list(self.members):
+            member.abort()
+        if self.members:
+            self._empty.clear()
+            waiting = asyncio.create_task(self._empty.wait())
+            await asyncio.wait([waiting], timeout=LINGER_S)
+            waiting.cancel()
+        for member in list(self.members):
+            member.cut()
+        await asyncio.sleep(0)  # what is cut is told so in the next turn
+
+
+class Share:
+    """What one connection holds of the memory for all. It gets a quarter at most; and what is large
+    stops at half of the whole, so that a heartbeat still fits when bodies have filled the rest."""
+
+    __slots__ = ("_held", "_traffic")
+
+    def __init__(self, traffic: Traffic) -> None:
+        self._traffic = traffic
+        self._held = 0
+
+    def has_room(self, size: int) -> bool:
+        whole = self._traffic.held_bytes_max
+        ceiling = whole if size <= SMALL_BYTES else whole // 2
+        return self._held + size <= whole // 4 and self._traffic.held + size <= ceiling
+
+    def take(self, size: int) -> bool:
+        if not self.has_room(size):
+            return False
+        self.add(size)
+        return True
+
+    def add(self, size: int) -> None:
+        """What is there already, room or not; less than nothing gives back."""
+        self._held += size
+        self._traffic.held += size
+
+    def give(self, size: int) -> None:
+        self._held -= size
+        self._traffic.held -= size
+        assert self._held >= 0, "gave back more than was taken"
