@@ -42,6 +42,12 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     def command(self, words: str) -> str:
         return f"omnirelay {words}{self.flags}"
 
+    @property
+    def who_works(self) -> str:
+        """Peers are told over HTTP only."""
+        is_http = "--url" not in self.flags or "--url http" in self.flags
+        return self.command("peers" if is_http else "stats")
+
     def ms_until(self, at: datetime) -> float:
         return (at - self.now).total_seconds() * 1000
 
@@ -102,7 +108,7 @@ def _parked(found: Found) -> Said:
         return (
             f"It is parked: another item of {what} goes first, and this queue lets only one of "
             f"them run at a time.",
-            [found.command("peers")],
+            [found.who_works],
         )
     other = blocker.item.sequence_id
     holder = _holder(blocker)
@@ -140,7 +146,7 @@ def _ready(found: Found) -> Said:
         [
             f"start a worker for it, or take one by hand: "
             f"{found.command(f'lease {_type_flag(found)}')}",
-            f"see who works: {found.command('peers')}",
+            f"see who works: {found.who_works}",
         ],
     )
 

@@ -122,7 +122,7 @@ def _explain_queue(stats: wire.StatsResponse, flags: str) -> Explanation:
     if stats.backpressure:
         summary += " Enqueue is paused by backpressure until enough is done."
     if ready and not active:
-        proposed = [f"omnirelay peers{flags}", f"omnirelay lease{flags}"]
+        proposed = [f"omnirelay lease{flags}"]
     if stats.dead_letter_count:
         summary += f" {stats.dead_letter_count} were given up."
         proposed.append(f"omnirelay deadletters list{flags}")

@@ -163,7 +163,9 @@ def fail(
     elif response.disposition == "deadLettered":
         print(f"item {held.sequence_id} is given up; see it: omnirelay explain {held.sequence_id}")
     else:
-        print(f"item {held.sequence_id} is tried again: attempt {response.attempt} comes next")
+        print(
+            f"item {held.sequence_id} is tried again later; attempt {response.attempt} has failed"
+        )
 
 
 @calls_a_node
