@@ -16,7 +16,7 @@ FAST_TESTS := $(wildcard $(addprefix tests/,unit architecture conformance scenar
 .PHONY: help setup format lint check test demo bench bench-peers soak protos lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .venv/.ready ## build .venv from the hashed lock (again only when the lock or pyproject changed)
 
@@ -56,6 +56,14 @@ demo: setup ## watch a worker die and a stalled one be fenced out
 bench: setup ## measure ours beside its limits and its peers; writes bench/results/latest.json
 	$(BIN)/python -m bench
 
+.venv-peers/.ready: requirements/peers.lock
+	$(PYTHON) -m venv --clear .venv-peers
+	.venv-peers/bin/pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r $<
+	@touch $@
+
+bench-peers: setup .venv-peers/.ready ## the wire beside Redis, PostgreSQL, NATS, beanstalkd and others (fetches them)
+	$(BIN)/python -m bench wire
+
 soak: setup ## simulate schedules and power cuts until interrupted
 	$(BIN)/python -m omnirelay.testing.soak $(SOAK_ARGS)
 
@@ -68,7 +76,10 @@ lock: ## resolve pyproject.toml again into the hashed lock (needs the network)
 	.lock-venv/bin/uv pip compile pyproject.toml --quiet --upgrade --extra bench --extra node --group dev \
 		--universal --python-version 3.11 --only-binary :all: --generate-hashes --no-annotate \
 		--custom-compile-command 'make lock' --output-file $(LOCK)
+	.lock-venv/bin/uv pip compile requirements/peers.in --quiet --upgrade --no-emit-index-url \
+		--universal --python-version 3.11 --only-binary :all: --generate-hashes --no-annotate \
+		--custom-compile-command 'make lock' --output-file requirements/peers.lock
 
 clean: ## remove .venv, caches and reports
-	rm -rf .venv .lock-venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist reports
+	rm -rf .venv .lock-venv .venv-peers .peers .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist reports
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

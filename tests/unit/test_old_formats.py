@@ -59,7 +59,7 @@ def test_the_first_version_s_records_mean_what_they_did() -> None:
     assert state.fence_offset == 80
     assert list(state.finished.items()) == [(START, 1, lease_id(1))]
     assert list(state.requests.items()) == [(START, "request-1", 1), (START, "request-9", 9)]
-    assert list(state.lease_requests.items()) == [(START, "lease-request-1", (1,))]
+    assert list(state.lease_requests.items()) == [(START, "lease-request-1", [1])]
 
 
 def test_the_first_version_s_items_kept_all_their_fields() -> None:

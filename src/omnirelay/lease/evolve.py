@@ -85,6 +85,16 @@ def _remember_request(state: QueueState, request_id: str, sequence_id: int) -> N
     state.requests.put(request_id, sequence_id, state.at, rules.dedupe_entries)
 
 
+def _remember_lease(state: QueueState, request_id: str, sequence_id: int) -> None:
+    served = state.lease_requests.get(request_id)
+    if served is not None:
+        served.append(sequence_id)  # one of many leases of the same call
+        return
+    rules = state.rules
+    state.lease_requests.forget_before(state.at - rules.dedupe_window_ms)
+    state.lease_requests.put(request_id, [sequence_id], state.at, rules.dedupe_entries)
+
+
 def _granted(state: QueueState, record: Granted) -> None:
     sequence_id = record.sequence_id
     item = state.pending[sequence_id]
@@ -103,12 +113,7 @@ def _granted(state: QueueState, record: Granted) -> None:
     )
     state.deadlines.add(sequence_id, record.expires_at)
     if record.request_id is not None:
-        rules = state.rules
-        state.lease_requests.forget_before(state.at - rules.dedupe_window_ms)
-        served = state.lease_requests.get(record.request_id) or ()
-        state.lease_requests.put(
-            record.request_id, (*served, sequence_id), state.at, rules.dedupe_entries
-        )
+        _remember_lease(state, record.request_id, sequence_id)
     if state.rules.pending_high:
         state.watch_level()
 

@@ -97,7 +97,7 @@ def thaw(parts: Iterable[Part]) -> QueueState:
         for at, request_id, sequence_id in part.requests:
             state.requests.put(request_id, sequence_id, at, most)
         for at, request_id, ids in part.lease_requests:
-            state.lease_requests.put(request_id, tuple(ids), at, most)
+            state.lease_requests.put(request_id, ids, at, most)
         for at, sequence_id, lease_id in part.finished:
             state.finished.put(sequence_id, lease_id, at, most)
     state.rebuild_indexes()

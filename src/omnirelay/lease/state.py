@@ -71,7 +71,7 @@ class QueueState:
         self.active: dict[int, Held] = {}
         self.dead: OrderedDict[int, Dead] = OrderedDict()
         self.requests: Memory[str, int] = Memory()
-        self.lease_requests: Memory[str, tuple[int, ...]] = Memory()
+        self.lease_requests: Memory[str, list[int]] = Memory()
         self.finished: Memory[int, str] = Memory()
         """Lease id that completed an item, so that a repeated complete succeeds again."""
         self.paused = False

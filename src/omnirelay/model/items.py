@@ -92,6 +92,16 @@ def to_ms(time: datetime) -> int:
     return round(time.timestamp() * 1000)
 
 
+def wire_size(payload: Payload) -> int:
+    """About how many bytes it takes in a message, rather too many: text of any script, and a body
+    in base64."""
+    chars = len(payload.resource_type) + len(payload.resource_id) + len(payload.payload_encoding)
+    chars += len(payload.partition_key or "") + len(payload.request_id or "")
+    if payload.attributes:
+        chars += sum(len(name) + len(value) for name, value in payload.attributes.items())
+    return len(payload.body) * 4 // 3 + chars * 4 + 256
+
+
 def check_payload(payload: Payload) -> None:
     """Refuse what can never be worked on. Runs on every enqueue: the good path is one test."""
     kind, name = payload.resource_type, payload.resource_id
@@ -102,8 +112,8 @@ def check_payload(payload: Payload) -> None:
         or name.isspace()
         or len(payload.body) > BODY_BYTES_MAX
         or len(payload.payload_encoding) > NAME_CHARS_MAX
-        or payload.partition_key is not None
-        or payload.request_id is not None
+        or (payload.request_id is not None and len(payload.request_id) > NAME_CHARS_MAX)
+        or (payload.partition_key is not None and len(payload.partition_key) > NAME_CHARS_MAX)
         or payload.attributes
     ):
         _check_closely(payload)
