@@ -111,8 +111,7 @@ class Connection(asyncio.Protocol):
             call.drop()
         self._can_write.set()
         self._hold_unsent(0)
-        self.share.add(-self._partial)
-        self._partial = 0
+        self._hold_partial(0)
 
     def pause_writing(self) -> None:
         """A caller that does not read its answers gets to ask nothing new."""
@@ -131,6 +130,7 @@ class Connection(asyncio.Protocol):
         if self._closing_since_ms is not None:
             return  # TLS still hands over what was on its way
         is_whole = False
+        self._hold_partial(0)  # what becomes whole now is counted as a call or a message
         try:
             for frame in self._splitter.feed(data):
                 is_whole = True
@@ -139,16 +139,18 @@ class Connection(asyncio.Protocol):
             if is_whole or self._fresh >= PROGRESS_BYTES:
                 self._heard_ms = self._host.clock.monotonic_ms()
                 self._fresh = 0
-            if self._splitter.held != self._partial:
-                self._hold_partial(self._splitter.held)
+            held = self._splitter.held
+            # Not measured by the share: a frame that is whole can be refused by itself.
+            if held and not self.share.fits(held):
+                raise Overloaded(_FULL)
+            self._hold_partial(held)
         except OmniRelayError as error:
             self.abort(error)
 
     def _hold_partial(self, held: int) -> None:
-        if held > self._partial and not self.share.has_room(held - self._partial):
-            raise Overloaded(_FULL)
-        self.share.add(held - self._partial)
-        self._partial = held
+        if held != self._partial:
+            self.share.add(held - self._partial)
+            self._partial = held
 
     # -- frames -------------------------------------------------------------------------------
 
@@ -253,7 +255,7 @@ class Connection(asyncio.Protocol):
 
     def _flush(self) -> None:
         out, self._out = self._out, []
-        if self._transport is None or not out:
+        if self._transport is None or not out or self._closing_since_ms is not None:
             return
         self._transport.write(b"".join(out))
         if not self._can_write.is_set():

@@ -83,9 +83,12 @@ class Share:
         self._held = 0
 
     def has_room(self, size: int) -> bool:
+        return self._held + size <= self._traffic.held_bytes_max // 4 and self.fits(size)
+
+    def fits(self, size: int) -> bool:
+        """Into the whole, whatever this connection holds already."""
         whole = self._traffic.held_bytes_max
-        ceiling = whole if size <= SMALL_BYTES else whole // 2
-        return self._held + size <= whole // 4 and self._traffic.held + size <= ceiling
+        return self._traffic.held + size <= (whole if size <= SMALL_BYTES else whole // 2)
 
     def take(self, size: int) -> bool:
         if not self.has_room(size):
