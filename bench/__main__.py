@@ -1,12 +1,19 @@
-"""`python -m bench [core embedded restart …] [--rounds N]`; without names, all of them."""
+"""`python -m bench [core embedded restart …] [--rounds N]`; without names, all but `wire`."""
 
 import argparse
 import sys
 
-from bench import core, embedded, restart
+from bench import core, embedded, restart, wire
 from bench.report import publish
 
-BENCHES = {"core": core.rows, "embedded": embedded.rows, "restart": restart.rows}
+BENCHES = {
+    "core": core.rows,
+    "embedded": embedded.rows,
+    "restart": restart.rows,
+    "wire": wire.rows,
+}
+DEFAULT = ("core", "embedded", "restart")
+"""The wire fetches its peers first: `make bench-peers`."""
 
 
 def main() -> int:
@@ -18,7 +25,7 @@ def main() -> int:
     if unknown:
         parser.error(f"no such bench: {', '.join(sorted(unknown))}")
     rows = []
-    for name in arguments.names or BENCHES:
+    for name in arguments.names or DEFAULT:
         print(f"== {name}")
         rows += BENCHES[name](arguments.rounds)
     return 0 if publish(rows) else 1
