@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 import apsw
 import msgspec
@@ -87,7 +88,7 @@ def addresses(settings: "NodeSettings") -> Iterator[tuple[str, str]]:
     """Namespace and journal address, as a node opens them."""
     folder = Path(settings.data).absolute()
     for name, own in settings.all_namespaces().items():
-        yield name, own.journal or settings.journal or f"sqlite:///{folder / name}.db"
+        yield name, own.journal or settings.journal or f"sqlite:///{quote(str(folder / name))}.db"
 
 
 def sqlite_files(settings: "NodeSettings") -> Iterator[tuple[str, Path]]:

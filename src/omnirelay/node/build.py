@@ -6,6 +6,7 @@ from collections import OrderedDict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from omnirelay.identity.settings import Identity
 from omnirelay.identity.tls import ServerTls
@@ -41,7 +42,7 @@ def open_engine(settings: NodeSettings, namespace: str, own: NamespaceSettings) 
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InvalidOption(f"data is {settings.data!r}: {error.strerror}") from error
-        journal = f"sqlite:///{folder.absolute() / namespace}.db"
+        journal = f"sqlite:///{quote(str(folder.absolute() / namespace))}.db"
     return Engine.open(
         journal,
         namespace=namespace,
