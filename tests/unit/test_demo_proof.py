@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,17 +11,26 @@ from typer.testing import CliRunner
 from omnirelay.cli import demo
 from omnirelay.cli.app import app
 from omnirelay.cli.demo_board import Board
-from omnirelay.cli.demo_proof import Acknowledged, Fates, Grant, Proof, Witnessed, prove
+from omnirelay.cli.demo_proof import (
+    Acknowledged,
+    Grant,
+    Killed,
+    Proof,
+    Refusal,
+    Witnessed,
+    prove,
+)
 from omnirelay.cli.demo_screen import PlainScreen, Screen
 from omnirelay.journal.events import Event
 
 WHOLE = "the journal is whole"
 ONCE = "every item ended exactly once"
 NEWEST = "every completion carries the newest fence of its item"
-KEPT = "what was acknowledged before the kill is all there"
-DEAD = "the worker that died mid-lease was replaced"
-STALLED = "the worker that stalled was replaced"
-REFUSED = "the stalled worker's completion was refused"
+KEPT = "nothing that was acknowledged is lost, although the node was killed"
+DEAD = "the worker that was killed was replaced"
+STOPPED = "the worker that was stopped was replaced"
+WIRES = ("http", "grpc", "stream")
+REFUSED = {f"its stale completion over {wire} was refused" for wire in WIRES}
 
 
 def event(number: int, kind: str, item: int | None = None, fence: int | None = None) -> Event:
@@ -38,7 +48,7 @@ def event(number: int, kind: str, item: int | None = None, fence: int | None = N
     )
 
 
-# Item 1 is done before the kill; 2 is the dead worker's, 3 the stalled one's.
+# Item 1 is done before the node is killed; 2 is the dead worker's, 3 the stopped one's.
 HONEST = [
     event(1, "EpochStarted"),
     event(2, "Enqueue", 1),
@@ -60,8 +70,14 @@ HONEST = [
 
 
 def witnessed() -> Witnessed:
-    killed = Acknowledged(pid=1, exit_code=-9, enqueued={1, 2, 3}, completed={1: 5}, holding={9: 9})
-    return Witnessed(3, killed, Fates(Grant(2, 9), Grant(3, 10), refused_with=15))
+    before = Acknowledged({1, 2, 3}, {1: 5})
+    return Witnessed(
+        node=Killed(before=before, in_hand=0, exit_code=-9),
+        told=Acknowledged({1, 2, 3}, {1: 5, 2: 13, 3: 15}),
+        dead=Grant(2, 9),
+        stopped=Grant(3, 10),
+        refusals=[Refusal(wire, "FAILED_PRECONDITION", 15) for wire in WIRES],
+    )
 
 
 def broken(events: Sequence[Event], seen: Witnessed) -> set[str]:
@@ -83,7 +99,7 @@ def renumbered(events: Sequence[Event]) -> list[Event]:
 
 def test_an_honest_journal_proves_everything() -> None:
     proofs = prove(HONEST, witnessed())
-    assert len(proofs) == 7
+    assert len(proofs) == 9
     assert all(proof.holds for proof in proofs)
 
 
@@ -105,13 +121,15 @@ def test_an_item_that_came_back_after_its_end_is_found() -> None:
     assert ONCE in broken(again, witnessed())
 
 
-def test_an_item_too_few_is_found() -> None:
-    assert ONCE in broken(HONEST, msgspec.structs.replace(witnessed(), items=4))
+def test_an_item_that_nobody_was_told_of_is_found() -> None:
+    seen = witnessed()
+    seen.told.enqueued.discard(3)
+    assert broken(HONEST, seen) == {ONCE}
 
 
 def test_a_completion_with_an_older_fence_is_found() -> None:
     stale = [*HONEST[:15], event(16, "Completed", 3, 10)]
-    assert {NEWEST, STALLED, REFUSED} <= broken(stale, witnessed())
+    assert {NEWEST, STOPPED, *REFUSED} <= broken(stale, witnessed())
 
 
 def test_fences_that_do_not_grow_are_found() -> None:
@@ -121,36 +139,56 @@ def test_fences_that_do_not_grow_are_found() -> None:
 
 def test_an_acknowledged_enqueue_that_is_gone_is_found() -> None:
     seen = witnessed()
-    seen.killed.enqueued.add(77)
-    assert broken(HONEST, seen) == {KEPT}
+    seen.told.enqueued.add(77)
+    assert broken(HONEST, seen) == {KEPT, ONCE}
 
 
 def test_an_acknowledged_completion_that_is_gone_is_found() -> None:
     seen = witnessed()
-    seen.killed.completed[2] = 9
+    seen.told.completed[2] = 9
     assert broken(HONEST, seen) == {KEPT}
 
 
-def test_a_process_that_was_not_really_killed_proves_nothing() -> None:
+def test_what_was_acknowledged_before_the_kill_but_written_after_it_is_found() -> None:
     seen = witnessed()
-    seen.killed.exit_code = 0
+    seen.node.before.completed[2] = 13
     assert broken(HONEST, seen) == {KEPT}
+
+
+def test_a_node_that_was_not_really_killed_proves_nothing() -> None:
+    node = msgspec.structs.replace(witnessed().node, exit_code=0)
+    assert broken(HONEST, msgspec.structs.replace(witnessed(), node=node)) == {KEPT}
+
+
+def test_a_node_that_never_came_back_proves_nothing() -> None:
+    assert KEPT in broken(HONEST[:7], witnessed())
+
+
+def test_an_empty_journal_proves_nothing_of_what_matters() -> None:
+    assert {ONCE, KEPT, DEAD, STOPPED, *REFUSED} <= broken([], witnessed())
 
 
 def test_a_dead_worker_whose_lease_never_expired_is_found() -> None:
     assert DEAD in broken(without(11), witnessed())
 
 
-@pytest.mark.parametrize("named", [None, 10, 14])
-def test_a_stalled_worker_that_was_let_in_or_told_a_wrong_fence_is_found(
-    named: int | None,
-) -> None:
-    fates = Fates(Grant(2, 9), Grant(3, 10), refused_with=named)
-    assert broken(HONEST, msgspec.structs.replace(witnessed(), fates=fates)) == {REFUSED}
+@pytest.mark.parametrize(
+    "heard",
+    [
+        Refusal("grpc", "OK", 0),
+        Refusal("grpc", "FAILED_PRECONDITION", 10),
+        Refusal("grpc", "FAILED_PRECONDITION", 14),
+        Refusal("grpc", "NOT_FOUND", 15),
+    ],
+)
+def test_a_zombie_that_was_let_in_or_told_a_wrong_fence_is_found(heard: Refusal) -> None:
+    seen = witnessed()
+    seen.refusals[1] = heard
+    assert broken(HONEST, seen) == {"its stale completion over grpc was refused"}
 
 
 def test_a_broken_proof_is_printed_and_is_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def play(path: str, items: int, screen: Screen) -> list[Proof]:
+    async def play(folder: Path, items: int, screen: Screen) -> list[Proof]:
         return [Proof("water is wet", True, "looked"), Proof("pigs fly", False, "none seen")]
 
     monkeypatch.setattr(demo, "_play", play)
@@ -158,6 +196,7 @@ def test_a_broken_proof_is_printed_and_is_the_exit_code(monkeypatch: pytest.Monk
     assert plain.exit_code == 1
     assert "BROKEN  pigs fly: none seen" in plain.output
     assert "1 of 2 proofs hold" in plain.output
+    assert "omnirelay dev" in plain.output
     as_json = CliRunner().invoke(app, ["demo", "--json"])
     assert as_json.exit_code == 1
     assert msgspec.json.decode(as_json.output)["ok"] is False

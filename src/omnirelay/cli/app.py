@@ -41,7 +41,7 @@ app = typer.Typer(
 app.command("dev")(developing.dev)
 app.command("serve")(serving.serve)
 app.command("demo")(demo.demo)
-app.command("demo-first-stage", hidden=True)(demo.first_stage)
+app.command("demo-part", hidden=True)(demo.part)
 app.command("enqueue")(producing.enqueue)
 app.command("lease")(working.lease)
 app.command("heartbeat")(working.heartbeat)

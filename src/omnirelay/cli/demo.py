@@ -1,8 +1,5 @@
-"""`omnirelay demo`: a process is killed, a worker dies, a worker stalls, and nothing is lost.
-
-The first stage is a process of its own, killed for real. The second goes on in this one with the
-same file. Then the journal alone has to prove what happened.
-"""
+"""`omnirelay demo`: a node and its users as processes. A worker is killed, the node is killed, a
+stopped worker comes back too late, and the journal alone has to prove that nothing is lost."""
 
 import asyncio
 import shutil
@@ -13,14 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
 
+import msgspec
 import typer
 
 from omnirelay.cli.demo_board import Board
-from omnirelay.cli.demo_first import watch_and_kill, work_until_killed
-from omnirelay.cli.demo_proof import Proof, Witnessed, prove
-from omnirelay.cli.demo_queue import NAMESPACE
+from omnirelay.cli.demo_crew import Crew
+from omnirelay.cli.demo_parts import ROLES
+from omnirelay.cli.demo_play import play
+from omnirelay.cli.demo_proof import Proof, prove
 from omnirelay.cli.demo_screen import Screen, open_screen
-from omnirelay.cli.demo_second import go_on
 from omnirelay.cli.ending import EXIT_FAILED, CommandFailed, JsonFlag, print_json
 from omnirelay.journal.events import Event
 from omnirelay.journal.follower import tail
@@ -28,43 +26,46 @@ from omnirelay.model.errors import InvalidArgument
 from omnirelay.stores.sqlite_look import look
 
 ITEMS_MIN: Final = 12
-"""Fewer would leave no work for the worker that dies and the one that stalls."""
-FILE: Final = "demo.db"
-
-Items = Annotated[int, typer.Option(min=ITEMS_MIN, help="How many items to work on.")]
+"""Fewer would leave nothing to watch between one act and the next."""
+NAMESPACE: Final = "resourcelease"
+FILE: Final = f"{NAMESPACE}.db"
 
 
 def demo(
     *,
-    items: Items = 60,
+    items: Annotated[
+        int, typer.Option(min=ITEMS_MIN, help="How many items to work on, at least.")
+    ] = 60,
     seconds_limit: Annotated[
         float, typer.Option(min=1, help="Give up after this many seconds.")
     ] = 60.0,
     data: Annotated[
         Path | None,
-        typer.Option(help="Keep the journal in this folder; else in one that is removed."),
+        typer.Option(help="Keep journal and logs in this folder; else in one that is removed."),
     ] = None,
     json: JsonFlag = False,
 ) -> None:
-    """Kill a process, let a worker die and one stall; prove from the journal that nothing is lost
-    and nothing is done twice."""
+    """Run a node with producers and workers; kill a worker, kill the node, let a zombie try to
+    finish stale work; prove from the journal that nothing is lost and nothing is done twice."""
     began = time.monotonic()
-    with _folder(data) as folder, open_screen(json=json) as screen:
-        path = str(folder / FILE)
-        proofs = asyncio.run(_play_within(seconds_limit, path, items, screen))
-    is_proved = all(proof.holds for proof in proofs)
-    seconds = round(time.monotonic() - began, 1)
-    if json:
-        print_json({"ok": is_proved, "items": items, "seconds": seconds, "proofs": proofs})
-    else:
-        screen.verdict(proofs, seconds)
+    with _folder(data) as folder:
+        with open_screen(json=json) as screen:
+            proofs = asyncio.run(_play_within(seconds_limit, folder, items, screen))
+        is_proved = all(proof.holds for proof in proofs)
+        seconds = round(time.monotonic() - began, 1)
+        if json:
+            print_json({"ok": is_proved, "seconds": seconds, "proofs": proofs})
+        else:
+            screen.verdict(proofs, seconds)
+            screen.farewell(None if data is None else folder / FILE)
     if not is_proved:
         raise typer.Exit(EXIT_FAILED)
 
 
-def first_stage(path: str, *, items: Items) -> None:
-    """The process that the demo kills."""
-    asyncio.run(work_until_killed(path, items))
+def part(role: str, urls: str, *, name: str = "", via: str = "") -> None:
+    """One of the demo's processes."""
+    addresses = msgspec.json.decode(urls, type=dict[str, str])
+    asyncio.run(ROLES[role](name, via, addresses))
 
 
 @contextmanager
@@ -78,27 +79,24 @@ def _folder(data: Path | None) -> Iterator[Path]:
         return
     data.mkdir(parents=True, exist_ok=True)
     if (data / FILE).exists():
-        raise InvalidArgument(f"{data / FILE} is of an earlier demo: choose another folder")
-    yield data
+        raise InvalidArgument(f"{data / FILE} is there already: choose another folder")
+    yield data.absolute()
 
 
-async def _play_within(seconds: float, path: str, items: int, screen: Screen) -> list[Proof]:
+async def _play_within(seconds: float, folder: Path, items: int, screen: Screen) -> list[Proof]:
     try:
         async with asyncio.timeout(seconds):
-            return await _play(path, items, screen)
+            return await _play(folder, items, screen)
     except TimeoutError:
         raise CommandFailed(f"the demo was not done after {seconds:g} seconds") from None
 
 
-async def _play(path: str, items: int, screen: Screen) -> list[Proof]:
+async def _play(folder: Path, items: int, screen: Screen) -> list[Proof]:
     board = Board()
-    screen.stage("1: three workers in a process of their own", board)
-    killed = await watch_and_kill(path, items, board, screen)
-    screen.stage("2: the same file, three workers; one dies, one stalls", board)
-    fates = await go_on(path, items, board, screen)
-    screen.stage("3: what the journal proves", board)
-    witnessed = Witnessed(items=items, killed=killed, fates=fates)
-    return prove(await _events(path), witnessed)
+    async with Crew(folder) as crew:
+        witnessed = await play(crew, items, board, screen)
+    screen.stage("4: what the journal proves, with nobody running any more", board)
+    return prove(await _events(str(folder / FILE)), witnessed)
 
 
 async def _events(path: str) -> list[Event]:

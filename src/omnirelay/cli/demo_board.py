@@ -1,10 +1,14 @@
-"""The demo's queue as its journal tells it, event by event."""
+"""The demo's queue as its journal tells it, event by event, and the processes around it."""
 
 from collections import Counter
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from omnirelay.journal.events import Event
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Holding(msgspec.Struct, frozen=True):
@@ -14,8 +18,17 @@ class Holding(msgspec.Struct, frozen=True):
     fence: int
 
 
+class Process(Protocol):
+    @property
+    def pid(self) -> int: ...
+
+    via: str
+    state: str
+
+
 class Board:
     def __init__(self) -> None:
+        self.parts: Mapping[str, Process] = {}
         self.sequence = 0
         self.epoch = 0
         self.pending = 0

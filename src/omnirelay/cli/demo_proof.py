@@ -17,27 +17,41 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 class Acknowledged(msgspec.Struct):
-    """What the queue had said yes to when its process was killed."""
+    """What the node had said yes to, as its callers heard it."""
 
-    pid: int
-    exit_code: int = 0
     enqueued: set[int] = msgspec.field(default_factory=set)
     completed: dict[int, int] = msgspec.field(default_factory=dict)
     """Item to fence."""
-    holding: dict[int, int] = msgspec.field(default_factory=dict)
+
+    def copy(self) -> "Acknowledged":
+        return Acknowledged(set(self.enqueued), dict(self.completed))
 
 
-class Fates(msgspec.Struct, frozen=True):
-    dead: Grant
-    stalled: Grant
-    refused_with: int | None
-    """The current fence that the stalled worker's refusal named; None if it was not refused."""
+class Killed(msgspec.Struct, frozen=True):
+    """The node, at the moment of SIGKILL."""
+
+    before: Acknowledged
+    in_hand: int
+    """Leases that workers had then."""
+    exit_code: int
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """What a caller heard who wanted to finish what it had lost."""
+
+    wire: str
+    status: str
+    current_fence: int
+    """0 if it was, against all promises, not refused."""
 
 
 class Witnessed(msgspec.Struct, frozen=True):
-    items: int
-    killed: Acknowledged
-    fates: Fates
+    node: Killed
+    told: Acknowledged
+    """All that any caller heard, before and after the kill."""
+    dead: Grant
+    stopped: Grant
+    refusals: list[Refusal]
 
 
 class Proof(msgspec.Struct, frozen=True):
@@ -50,12 +64,12 @@ def prove(events: Sequence[Event], seen: Witnessed) -> list[Proof]:
     story = _Story(events)
     return [
         _is_whole(events),
-        _each_ended_once(story, seen.items),
+        _each_ended_once(story, seen.told),
         _newest_fence_completed(story),
-        _survived_the_kill(events, seen.killed),
-        _was_replaced(story, "the worker that died mid-lease was replaced", seen.fates.dead),
-        _was_replaced(story, "the worker that stalled was replaced", seen.fates.stalled),
-        _was_fenced_out(story, seen.fates),
+        _survived_the_kill(events, seen),
+        _was_replaced(story, "the worker that was killed was replaced", seen.dead),
+        _was_replaced(story, "the worker that was stopped was replaced", seen.stopped),
+        *(_was_fenced_out(story, seen.stopped, refusal) for refusal in seen.refusals),
     ]
 
 
@@ -86,7 +100,7 @@ def _is_whole(events: Sequence[Event]) -> Proof:
     return Proof("the journal is whole", holds, detail)
 
 
-def _each_ended_once(story: _Story, items: int) -> Proof:
+def _each_ended_once(story: _Story, told: Acknowledged) -> Proof:
     wrong = [
         item
         for item, events in story.items.items()
@@ -94,7 +108,8 @@ def _each_ended_once(story: _Story, items: int) -> Proof:
         or [e.event_type for e in events if e.event_type in _ENDS] != ["Completed"]
         or events[-1].event_type != "Completed"
     ]
-    holds = not wrong and len(story.items) == items
+    wrong += told.enqueued ^ story.items.keys()
+    holds = not wrong
     detail = f"{len(story.items)} items, each enqueued once, completed once, untouched afterwards"
     return Proof("every item ended exactly once", holds, _or_named(detail, wrong))
 
@@ -112,20 +127,27 @@ def _newest_fence_completed(story: _Story) -> Proof:
     return Proof(claim, not wrong, _or_named(detail, wrong))
 
 
-def _survived_the_kill(events: Sequence[Event], killed: Acknowledged) -> Proof:
-    """Epoch 1 is the killed process's own, so what stands there was written before its death."""
-    before = [event for event in events if event.epoch == 1]
-    enqueued = {e.sequence_id for e in before if e.event_type == "Enqueue"}
-    completed = {e.sequence_id: e.fence for e in before if e.event_type == "Completed"}
-    lost = [item for item in killed.enqueued if item not in enqueued]
-    lost += [item for item, fence in killed.completed.items() if completed.get(item) != fence]
-    holds = not lost and killed.exit_code == -9 and len(killed.holding) > 0
+def _survived_the_kill(events: Sequence[Event], seen: Witnessed) -> Proof:
+    """Epoch 1 is the killed node's own, so what stands there was written before its death."""
+    killed = seen.node
+    lost = _missing(killed.before, [event for event in events if event.epoch == 1])
+    lost += _missing(seen.told, events)
+    holds = not lost and killed.exit_code == -9 and any(event.epoch > 1 for event in events)
     detail = (
-        f"{len(killed.enqueued)} enqueues and {len(killed.completed)} completions were "
-        f"acknowledged before SIGKILL, with {len(killed.holding)} leases in hand"
+        f"{len(killed.before.enqueued)} enqueues and {len(killed.before.completed)} completions "
+        f"were acknowledged before SIGKILL, with {killed.in_hand} leases in hand; "
+        f"{len(seen.told.enqueued)} and {len(seen.told.completed)} in the end"
     )
-    claim = "what was acknowledged before the kill is all there"
+    claim = "nothing that was acknowledged is lost, although the node was killed"
     return Proof(claim, holds, _or_named(detail, lost))
+
+
+def _missing(told: Acknowledged, events: Sequence[Event]) -> list[int]:
+    enqueued = {e.sequence_id for e in events if e.event_type == "Enqueue"}
+    completed = {e.sequence_id: e.fence for e in events if e.event_type == "Completed"}
+    return [item for item in told.enqueued if item not in enqueued] + [
+        item for item, fence in told.completed.items() if completed.get(item) != fence
+    ]
 
 
 def _was_replaced(story: _Story, claim: str, grant: Grant) -> Proof:
@@ -136,17 +158,16 @@ def _was_replaced(story: _Story, claim: str, grant: Grant) -> Proof:
     return Proof(claim, holds, detail)
 
 
-def _was_fenced_out(story: _Story, fates: Fates) -> Proof:
-    late, named = fates.stalled, fates.refused_with
-    granted = story.fences(late.item, "LeaseGranted")
+def _was_fenced_out(story: _Story, late: Grant, refusal: Refusal) -> Proof:
+    named = refusal.current_fence
     holds = (
-        named is not None
+        refusal.status == "FAILED_PRECONDITION"
         and named > late.fence
-        and named in granted
+        and named in story.fences(late.item, "LeaseGranted")
         and late.fence not in story.fences(late.item, "Completed")
     )
-    detail = f"StaleToken for fence {late.fence}, which named {named} as the current one"
-    return Proof("the stalled worker's completion was refused", holds, detail)
+    detail = f"{refusal.status} for fence {late.fence}, and {named} was named as the current one"
+    return Proof(f"its stale completion over {refusal.wire} was refused", holds, detail)
 
 
 def _grows(fences: Sequence[int]) -> bool:

@@ -4,7 +4,9 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Protocol
+from urllib.parse import quote
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -13,6 +15,7 @@ from rich.text import Text
 
 from omnirelay.cli.demo_board import Board
 from omnirelay.cli.demo_proof import Proof
+from omnirelay.node.keys import DEFAULT_URL
 
 
 class Screen(Protocol):
@@ -25,6 +28,9 @@ class Screen(Protocol):
         """The board has changed."""
 
     def verdict(self, proofs: Sequence[Proof], seconds: float) -> None: ...
+
+    def farewell(self, kept: Path | None) -> None:
+        """Where to look further."""
 
 
 @contextmanager
@@ -51,6 +57,9 @@ class SilentScreen:
     def verdict(self, proofs: Sequence[Proof], seconds: float) -> None:
         return None
 
+    def farewell(self, kept: Path | None) -> None:
+        return None
+
 
 class PlainScreen(SilentScreen):
     """A line a note, and the board whenever ten more items are done."""
@@ -75,6 +84,9 @@ class PlainScreen(SilentScreen):
         for proof in proofs:
             print(f"   {'holds ' if proof.holds else 'BROKEN'}  {proof.claim}: {proof.detail}")
         print(_summary(proofs, seconds))
+
+    def farewell(self, kept: Path | None) -> None:
+        print("\n".join(_further(kept)))
 
 
 class LiveScreen:
@@ -112,11 +124,16 @@ class LiveScreen:
             f"epoch {board.epoch}",
             f"sequence {board.sequence}",
         )
+        parts = Table("process", "wire", "pid", "", box=None, header_style="bold")
+        for name, part in board.parts.items():
+            parts.add_row(name, part.via, str(part.pid), _STATES.get(part.state, part.state))
         holders = Table("holder", "item", "attempt", "fence", expand=False)
         for held in sorted(board.holdings.values(), key=lambda held: held.peer):
             holders.add_row(held.peer, str(held.item), str(held.attempt), str(held.fence))
         notes = [Text(f"  {note}", style="dim") for note in self._notes]
-        return Group(Text(f"stage {self._title}", style="bold"), counts, holders, *notes)
+        side_by_side = Table.grid(padding=(0, 4))
+        side_by_side.add_row(parts, holders)
+        return Group(Text(f"stage {self._title}", style="bold"), counts, side_by_side, *notes)
 
     def verdict(self, proofs: Sequence[Proof], seconds: float) -> None:
         table = Table("", "proved from the journal", "how")
@@ -125,6 +142,22 @@ class LiveScreen:
             table.add_row(sign, proof.claim, proof.detail)
         self._console.print(table)
         self._console.print(_summary(proofs, seconds), highlight=False)
+
+    def farewell(self, kept: Path | None) -> None:
+        self._console.print("\n".join(_further(kept)), highlight=False, markup=False)
+
+
+_STATES = {"killed": "[red]killed[/]", "stopped": "[yellow]stopped[/]", "done": "[dim]done[/]"}
+
+
+def _further(kept: Path | None) -> list[str]:
+    lines = [
+        "to look further: `omnirelay dev` starts a node to play with and prints what to try;",
+        f"its dashboard is {DEFAULT_URL}/, its calls are described at {DEFAULT_URL}/docs",
+    ]
+    if kept is not None:
+        lines.append(f"this journal: `omnirelay journal tail sqlite:///{quote(str(kept))}`")
+    return lines
 
 
 def _summary(proofs: Sequence[Proof], seconds: float) -> str:
