@@ -9,7 +9,10 @@ import omnirelay
 from omnirelay import InvalidArgument, KeepOptions, OmniRelayError, Payload, QueueOptions, Relay
 from omnirelay.model import limits
 from omnirelay.model.errors import InvalidOption, InvalidPayload
+from tests.embedded.places import EMBEDDED, ONE_WIRE, Place
 from tests.embedded.signals import counts, kinds
+
+pytestmark = pytest.mark.places(*ONE_WIRE)
 
 LONG = "x" * (limits.NAME_CHARS_MAX + 1)
 SURROGATE = "name \udce9"
@@ -167,15 +170,16 @@ WRONG_SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.places(*EMBEDDED)
 @pytest.mark.parametrize("settings", WRONG_SETTINGS.values(), ids=WRONG_SETTINGS.keys())
 async def test_wrong_settings_are_refused_before_the_queue_opens(
-    url: str, settings: dict[str, Any]
+    place: Place, settings: dict[str, Any]
 ) -> None:
     with pytest.raises(OmniRelayError):
-        await omnirelay.connect(url, **settings)
+        await place.connect(**settings)
     with pytest.raises(OmniRelayError):
-        omnirelay.connect_sync(url, **settings)
-    await (await omnirelay.connect(url)).close()  # and the file is free
+        place.connect_sync(**settings)
+    await (await place.connect()).close()  # and the file is free
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,10 @@ import pytest
 import omnirelay
 from omnirelay import Event, KeepOptions, Payload, QueueOptions, Relay
 from omnirelay.journal.events import decode_event, encode_event
+from tests.embedded.places import EVERYWHERE, Place
 from tests.embedded.signals import QUICK, a_turn_of_the_loop, committed, next_item
+
+pytestmark = pytest.mark.places(*EVERYWHERE)
 
 
 async def read_all(relay: Relay, after: int = 0) -> list[Event]:
@@ -85,8 +88,8 @@ async def test_several_readers_follow_each_at_its_own_pace(relay: Relay) -> None
     assert [(await anext(slow)).sequence_number for _ in range(3)] == [2, 3, 4]
 
 
-async def test_a_reader_that_follows_ends_with_its_relay(url: str) -> None:
-    relay = await omnirelay.connect(url)
+async def test_a_reader_that_follows_ends_with_its_relay(place: Place) -> None:
+    relay = await place.connect()
 
     async def watch() -> list[str]:
         return [event.event_type async for event in relay.events(0)]

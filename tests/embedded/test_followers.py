@@ -9,7 +9,10 @@ import pytest
 
 import omnirelay
 from omnirelay import Event, FollowerStatus, InvalidArgument, KeepOptions, Payload, Relay
+from tests.embedded.places import ONE_WIRE
 from tests.embedded.signals import a_turn_of_the_loop, committed
+
+pytestmark = pytest.mark.places(*ONE_WIRE)
 
 WAIT_S = 10
 

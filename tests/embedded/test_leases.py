@@ -6,7 +6,10 @@ import pytest
 
 import omnirelay
 from omnirelay import DeadLetter, NothingToLease, QueueOptions, Relay, StaleToken
+from tests.embedded.places import EVERYWHERE, Place
 from tests.embedded.signals import QUICK, a_turn_of_the_loop, committed, counts, kinds, next_item
+
+pytestmark = pytest.mark.places(*EVERYWHERE)
 
 
 async def test_leaving_the_block_completes(relay: Relay) -> None:
@@ -35,8 +38,8 @@ async def test_an_exception_fails_the_lease_and_the_item_comes_back(relay: Relay
     assert again.last_error.message == "RuntimeError: no disk"
 
 
-async def test_the_last_attempt_that_fails_ends_as_a_dead_letter(url: str) -> None:
-    async with omnirelay.connect(url, options=QUICK) as relay:
+async def test_the_last_attempt_that_fails_ends_as_a_dead_letter(place: Place) -> None:
+    async with place.connect(options=QUICK) as relay:
         await relay.enqueue("table", "orders", max_attempts=1)
         with pytest.raises(RuntimeError):
             async with relay.lease():
@@ -149,8 +152,8 @@ async def test_a_fence_is_above_every_fence_before_it(relay: Relay) -> None:
     assert len({*first, *second}) == 5
 
 
-async def test_the_holder_is_named_by_the_relay_or_by_the_call(url: str) -> None:
-    async with omnirelay.connect(url, peer_id="node-7") as relay:
+async def test_the_holder_is_named_by_the_relay_or_by_the_call(place: Place) -> None:
+    async with place.connect(peer_id="node-7") as relay:
         await relay.enqueue("table", "a")
         await relay.enqueue("table", "b")
         assert (await relay.lease()).owner_peer_id == "node-7"
@@ -184,9 +187,9 @@ async def test_a_lease_request_whose_work_is_over_takes_nothing_more(relay: Rela
     assert await counts(relay) == (1, 0)
 
 
-async def test_serialised_resources_are_never_held_twice(url: str) -> None:
+async def test_serialised_resources_are_never_held_twice(place: Place) -> None:
     options = QueueOptions(serialize_by=omnirelay.SerializeBy.RESOURCE)
-    async with omnirelay.connect(url, options=options) as relay:
+    async with place.connect(options=options) as relay:
         await relay.enqueue("table", "hot")
         await relay.enqueue("table", "hot")
         await relay.enqueue("table", "cold")

@@ -16,7 +16,10 @@ import omnirelay
 from omnirelay import Closed, Corrupt, JournalOwned, OmniRelayError, Relay
 from omnirelay.model.errors import InvalidOption, TooLittleDurability, Unavailable
 from omnirelay.sdk.engine import Engine
+from tests.embedded.places import ONE_WIRE, Place
 from tests.embedded.signals import a_turn_of_the_loop
+
+pytestmark = pytest.mark.places(*ONE_WIRE)
 
 OWNER = """
 import sys, omnirelay
@@ -122,10 +125,10 @@ async def test_a_connect_that_nobody_waits_for_frees_its_file(
     await (await omnirelay.connect(file_url)).close()
 
 
-async def test_what_connect_returns_can_be_entered_or_awaited(url: str) -> None:
-    async with omnirelay.connect(url, peer_id="w") as relay:
+async def test_what_connect_returns_can_be_entered_or_awaited(place: Place) -> None:
+    async with place.connect(peer_id="w") as relay:
         assert relay.peer_id == "w"
-    connecting = omnirelay.connect(url, peer_id="w")
+    connecting = place.connect(peer_id="w")
     for _ in range(2):
         relay = await connecting
         assert relay.peer_id == "w"
@@ -160,8 +163,8 @@ AFTERWARDS: dict[str, Callable[[Relay], Any]] = {
 
 
 @pytest.fixture
-async def closed(url: str) -> Relay:
-    relay = await omnirelay.connect(url)
+async def closed(place: Place) -> Relay:
+    relay = await place.connect()
     relay.follow("x", nothing)
     await relay.close()
     return relay
@@ -177,8 +180,8 @@ async def test_closing_twice_is_closing_once(closed: Relay) -> None:
     await closed.close()
 
 
-async def test_a_lease_of_a_closed_relay_cannot_be_ended(url: str) -> None:
-    relay = await omnirelay.connect(url)
+async def test_a_lease_of_a_closed_relay_cannot_be_ended(place: Place) -> None:
+    relay = await place.connect()
     await relay.enqueue("table", "a")
     lease = await relay.lease()
     await relay.close()
@@ -187,8 +190,8 @@ async def test_a_lease_of_a_closed_relay_cannot_be_ended(url: str) -> None:
             await end()
 
 
-async def test_closing_answers_whoever_still_waits(url: str) -> None:
-    relay = await omnirelay.connect(url)
+async def test_closing_answers_whoever_still_waits(place: Place) -> None:
+    relay = await place.connect()
     waiting = [asyncio.create_task(relay.lease_many(1, wait=60)) for _ in range(3)]
     await a_turn_of_the_loop()
     await relay.stats()

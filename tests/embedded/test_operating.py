@@ -9,7 +9,10 @@ import pytest
 import omnirelay
 from omnirelay import InvalidArgument, Payload, PendingItem, QueueOptions, Relay, UnknownToken
 from omnirelay.model.errors import InvalidRestore, SequenceConflict
+from tests.embedded.places import EVERYWHERE, Place
 from tests.embedded.signals import QUICK, counts, kinds
+
+pytestmark = pytest.mark.places(*EVERYWHERE)
 
 
 async def fill(relay: Relay, *names: str) -> None:
@@ -94,10 +97,9 @@ async def test_purged_dead_letters_are_gone_for_good(relay: Relay) -> None:
 
 
 @pytest.fixture
-async def other(url: str, tmp_path: Path) -> AsyncIterator[Relay]:
+async def other(place: Place) -> AsyncIterator[Relay]:
     """A second queue of the same kind, elsewhere."""
-    elsewhere = "memory:" if url == "memory:" else f"sqlite:///{tmp_path}/other.db"
-    async with omnirelay.connect(elsewhere, options=QUICK) as relay:
+    async with place.connect("other", options=QUICK) as relay:
         yield relay
 
 
@@ -192,7 +194,7 @@ async def test_a_restore_is_all_or_nothing(relay: Relay, other: Relay) -> None:
     assert (await relay.restore(page.items)).restored_count == 2
 
 
-async def test_a_restore_that_would_pass_the_capacity_is_refused(relay: Relay, url: str) -> None:
+async def test_a_restore_that_would_pass_the_capacity_is_refused(relay: Relay) -> None:
     await fill(relay, "a", "b")
     page = await relay.drain()
     async with omnirelay.connect("memory:", options=QueueOptions(capacity=1)) as small:

@@ -8,7 +8,10 @@ import pytest
 
 import omnirelay
 from omnirelay import QueueOptions, Relay, StaleToken
+from tests.embedded.places import EVERYWHERE, Place
 from tests.embedded.signals import SHORT_S, Failpoints, committed, counts, next_item
+
+pytestmark = pytest.mark.places(*EVERYWHERE)
 
 SHORT = QueueOptions(lease_duration_ms=300, requeue_delay_ms=0)
 
@@ -78,8 +81,8 @@ async def test_the_callers_own_error_matters_more_than_a_lost_lease(relay: Relay
         await outlive(relay, ZeroDivisionError())
 
 
-async def test_draining_active_items_takes_them_from_their_holders(url: str) -> None:
-    async with omnirelay.connect(url, options=SHORT) as relay:
+async def test_draining_active_items_takes_them_from_their_holders(place: Place) -> None:
+    async with place.connect(options=SHORT) as relay:
         await relay.enqueue("table", "orders")
         lease = await relay.lease()
         page = await relay.drain(include_active=True)
@@ -89,8 +92,8 @@ async def test_draining_active_items_takes_them_from_their_holders(url: str) -> 
             await lease.complete()
 
 
-async def test_heartbeats_keep_a_lease_while_the_loop_is_blocked(url: str) -> None:
-    async with omnirelay.connect(url, options=SHORT) as relay:
+async def test_heartbeats_keep_a_lease_while_the_loop_is_blocked(place: Place) -> None:
+    async with place.connect(options=SHORT) as relay:
         await relay.enqueue("table", "orders")
         async with relay.lease() as lease:
             # Three lease times without one turn of the loop: only real time can show this.
@@ -100,10 +103,10 @@ async def test_heartbeats_keep_a_lease_while_the_loop_is_blocked(url: str) -> No
         await committed(relay, "Heartbeat")
 
 
-async def test_heartbeats_are_sent_from_a_thread_of_their_own(url: str) -> None:
+async def test_heartbeats_are_sent_from_a_thread_of_their_own(place: Place) -> None:
     beating: set[str] = set()
 
-    async with omnirelay.connect(url, options=SHORT) as relay:
+    async with place.connect(options=SHORT) as relay:
         link = relay._link
         beat = link.beat
 
@@ -129,8 +132,8 @@ async def test_lost_can_be_awaited_by_many_and_from_threads(relay: Relay) -> Non
     await lease.lost.wait()  # at once, once it is known
 
 
-async def test_a_closed_relay_tells_the_holders_of_its_leases(url: str) -> None:
-    relay = await omnirelay.connect(url)
+async def test_a_closed_relay_tells_the_holders_of_its_leases(place: Place) -> None:
+    relay = await place.connect()
     await relay.enqueue("table", "orders")
     held = await relay.lease()
     unrenewed = await relay.enqueue("table", "other")

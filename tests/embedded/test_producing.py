@@ -8,7 +8,10 @@ import pytest
 import omnirelay
 from omnirelay import Accepted, Backpressure, InvalidArgument, Payload, QueueFull, QueueOptions
 from omnirelay.model import limits
+from tests.embedded.places import EVERYWHERE, Place
 from tests.embedded.signals import Failpoints, a_turn_of_the_loop, committed, counts, kinds
+
+pytestmark = pytest.mark.places(*EVERYWHERE)
 
 FEW = QueueOptions(pending_high=2, pending_low=0)
 
@@ -146,9 +149,9 @@ async def test_a_dict_changed_after_the_call_changes_nothing_in_the_queue(
 
 
 async def test_enqueue_waits_under_backpressure_and_goes_on_when_the_queue_is_drained(
-    url: str,
+    place: Place,
 ) -> None:
-    async with omnirelay.connect(url, options=FEW) as relay:
+    async with place.connect(options=FEW) as relay:
         await relay.enqueue_many([Payload("table", "a"), Payload("table", "b")])
         assert (await relay.stats()).backpressure
         waiting = asyncio.create_task(relay.enqueue("table", "c"))
@@ -160,9 +163,9 @@ async def test_enqueue_waits_under_backpressure_and_goes_on_when_the_queue_is_dr
         assert not (await relay.stats()).backpressure
 
 
-async def test_enqueue_gives_up_when_the_backpressure_outlasts_its_wait(url: str) -> None:
+async def test_enqueue_gives_up_when_the_backpressure_outlasts_its_wait(place: Place) -> None:
     options = QueueOptions(pending_high=1, pending_low=0, enqueue_wait_ms=30)
-    async with omnirelay.connect(url, options=options) as relay:
+    async with place.connect(options=options) as relay:
         await relay.enqueue("table", "a")
         with pytest.raises(Backpressure) as refused:
             await relay.enqueue("table", "b")
@@ -170,8 +173,8 @@ async def test_enqueue_gives_up_when_the_backpressure_outlasts_its_wait(url: str
         assert await kinds(relay) == ["Enqueue"]
 
 
-async def test_those_who_wait_for_room_keep_their_order(url: str) -> None:
-    async with omnirelay.connect(url, options=FEW) as relay:
+async def test_those_who_wait_for_room_keep_their_order(place: Place) -> None:
+    async with place.connect(options=FEW) as relay:
         await relay.enqueue_many([Payload("table", "a"), Payload("table", "b")])
         waiting = []
         for name in ("c", "d"):
@@ -181,8 +184,8 @@ async def test_those_who_wait_for_room_keep_their_order(url: str) -> None:
         assert [(await task).sequence_id for task in waiting] == [3, 4]
 
 
-async def test_work_goes_on_while_enqueues_wait(url: str) -> None:
-    async with omnirelay.connect(url, options=FEW) as relay:
+async def test_work_goes_on_while_enqueues_wait(place: Place) -> None:
+    async with place.connect(options=FEW) as relay:
         await relay.enqueue_many([Payload("table", "a"), Payload("table", "b")])
         waiting = asyncio.create_task(relay.enqueue("table", "c"))
         async with relay.lease() as lease:
@@ -192,8 +195,8 @@ async def test_work_goes_on_while_enqueues_wait(url: str) -> None:
         await waiting
 
 
-async def test_a_full_queue_refuses_at_once_and_by_name(url: str) -> None:
-    async with omnirelay.connect(url, options=QueueOptions(capacity=1)) as relay:
+async def test_a_full_queue_refuses_at_once_and_by_name(place: Place) -> None:
+    async with place.connect(options=QueueOptions(capacity=1)) as relay:
         await relay.enqueue("table", "a")
         with pytest.raises(QueueFull, match="capacity is 1"):
             await relay.enqueue("table", "b")

@@ -21,14 +21,17 @@ from omnirelay import (
     SyncRelay,
     connect_sync,
 )
+from tests.embedded.places import EMBEDDED, EVERYWHERE, Place
 from tests.embedded.signals import QUICK, SHORT_S, Failpoints
+
+pytestmark = pytest.mark.places(*EVERYWHERE)
 
 THREADS = 8
 
 
 @pytest.fixture
-def queue(url: str) -> Iterator[SyncRelay]:
-    with connect_sync(url, options=QUICK) as queue:
+def queue(place: Place) -> Iterator[SyncRelay]:
+    with place.connect_sync(options=QUICK) as queue:
         yield queue
 
 
@@ -121,8 +124,8 @@ def test_a_stalled_thread_is_fenced_out(queue: SyncRelay) -> None:
     assert refused.value.current_fence == successor.fence
 
 
-def test_heartbeats_keep_a_threads_lease(url: str) -> None:
-    with connect_sync(url, options=QueueOptions(lease_duration_ms=200)) as queue:
+def test_heartbeats_keep_a_threads_lease(place: Place) -> None:
+    with place.connect_sync(options=QueueOptions(lease_duration_ms=200)) as queue:
         queue.enqueue("table", "orders")
         with queue.lease() as lease:
             assert not lease.lost.wait_blocking(0.6)  # three lease times: only real time shows it
@@ -171,18 +174,18 @@ def test_producers_and_workers_run_side_by_side_in_threads(queue: SyncRelay) -> 
     assert (queue.stats().pending_count, queue.stats().active_lease_count) == (0, 0)
 
 
-def test_threads_wait_for_room_under_backpressure(url: str) -> None:
+def test_threads_wait_for_room_under_backpressure(place: Place) -> None:
     options = QueueOptions(pending_high=1, pending_low=0, enqueue_wait_ms=10_000)
-    with connect_sync(url, options=options) as queue, ThreadPoolExecutor(1) as pool:
+    with place.connect_sync(options=options) as queue, ThreadPoolExecutor(1) as pool:
         queue.enqueue("table", "a")
         waiting = pool.submit(queue.enqueue, "table", "b")
         queue.lease(wait=10).take().complete()
         assert waiting.result(10).sequence_id == 2
 
 
-def test_backpressure_that_lasts_is_refused(url: str) -> None:
+def test_backpressure_that_lasts_is_refused(place: Place) -> None:
     options = QueueOptions(pending_high=1, pending_low=0, enqueue_wait_ms=20)
-    with connect_sync(url, options=options) as queue:
+    with place.connect_sync(options=options) as queue:
         queue.enqueue("table", "a")
         with pytest.raises(Backpressure):
             queue.enqueue("table", "b")
@@ -204,8 +207,8 @@ def test_followers_serve_threads_too(queue: SyncRelay) -> None:
     assert queue.followers() == []
 
 
-def test_closing_while_threads_call_answers_every_one_of_them(url: str) -> None:
-    queue = connect_sync(url)
+def test_closing_while_threads_call_answers_every_one_of_them(place: Place) -> None:
+    queue = place.connect_sync()
     started = threading.Barrier(THREADS + 1)
 
     def call(number: int) -> str:
@@ -224,6 +227,7 @@ def test_closing_while_threads_call_answers_every_one_of_them(url: str) -> None:
         assert [one.result(10) for one in calls] == ["closed"] * THREADS
 
 
+@pytest.mark.places(*EMBEDDED)
 def test_a_lease_that_comes_for_a_thread_that_was_interrupted_is_handed_back(
     queue: SyncRelay, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,10 +6,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-import omnirelay
 from omnirelay import Closed, DeadLetter, Lease, Payload, QueueOptions, Relay, Worker
 from omnirelay.model.errors import InvalidOption, Overloaded
+from tests.embedded.places import ONE_WIRE, Place
 from tests.embedded.signals import a_turn_of_the_loop, committed, counts, kinds, next_item
+
+pytestmark = pytest.mark.places(*ONE_WIRE)
 
 
 @asynccontextmanager
@@ -143,9 +145,9 @@ async def test_a_handler_may_end_its_lease_itself(relay: Relay) -> None:
     assert (await kinds(relay))[1:] == ["LeaseGranted", "Released", "LeaseGranted", "Completed"]
 
 
-async def test_a_handler_whose_lease_is_lost_is_cancelled(url: str) -> None:
+async def test_a_handler_whose_lease_is_lost_is_cancelled(place: Place) -> None:
     options = QueueOptions(lease_duration_ms=300)
-    async with omnirelay.connect(url, options=options) as relay:
+    async with place.connect(options=options) as relay:
         worker = Worker(relay)
         cancelled = asyncio.Event()
 
@@ -233,8 +235,8 @@ async def test_a_cancelled_worker_takes_nothing_more(relay: Relay) -> None:
     assert (await next_item(relay)).attempt == 1
 
 
-async def test_a_worker_of_a_closed_relay_ends_and_says_why(url: str) -> None:
-    relay = await omnirelay.connect(url)
+async def test_a_worker_of_a_closed_relay_ends_and_says_why(place: Place) -> None:
+    relay = await place.connect()
     worker = Worker(relay)
 
     @worker.handles("table")

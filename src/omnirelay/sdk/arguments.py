@@ -6,7 +6,6 @@ journal could not store is refused here, and a dict the caller changes later is 
 
 from collections.abc import Sequence
 from functools import cache
-from math import isfinite
 from typing import TypeVar
 
 import msgspec
@@ -36,8 +35,9 @@ def proved(given: S) -> S:
 
 
 def milliseconds(name: str, seconds: float) -> int:
-    if not isinstance(seconds, int | float) or not isfinite(seconds):
-        raise InvalidArgument(f"{name} is {seconds!r}, must be a finite number of seconds")
+    # Neither an infinite nor an undefined number is below anything.
+    if not isinstance(seconds, int | float) or not abs(seconds) < limits.WIRE_NUMBER_MAX / 1000:
+        raise InvalidArgument(f"{name} is {seconds!r:.80}, must be a finite number of seconds")
     return round(seconds * 1000)
 
 
@@ -121,9 +121,14 @@ def _is_plain(command: Enqueue) -> bool:
         and payload.attributes is None
         and (payload.request_id is None or _is_ascii(payload.request_id))
         and (payload.partition_key is None or _is_ascii(payload.partition_key))
-        and type(command.priority) is int
-        and (command.max_attempts is None or type(command.max_attempts) is int)
+        and _is_small(command.priority)
+        and (command.max_attempts is None or _is_small(command.max_attempts))
     )
+
+
+def _is_small(number: object) -> bool:
+    """It fits into every message; whether it makes sense is for the queue to say."""
+    return type(number) is int and -limits.WIRE_NUMBER_MAX <= number <= limits.WIRE_NUMBER_MAX
 
 
 def _is_ascii(text: object) -> bool:

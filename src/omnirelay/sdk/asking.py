@@ -2,22 +2,62 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from omnirelay.model.errors import OmniRelayError, Unavailable
+from omnirelay.model.errors import (
+    Closed,
+    InvalidArgument,
+    OmniRelayError,
+    OutcomeUnknown,
+    Unavailable,
+)
 from omnirelay.model.ports import Clock
-from omnirelay.rpc.meta import Request, RequestMeta, Response, Stream
+from omnirelay.rpc.meta import Reply, Request, RequestMeta, Response, Stream
 from omnirelay.rpc.transport import Outbound
 
 T = TypeVar("T")
 
-PAUSE_MIN_S = 0.05
-PAUSE_MAX_S = 1.0
+PAUSE_FIRST_S = 0.05
+PAUSE_LONGEST_S = 1.0
+LIVED_MS = 10_000
+"""A try that lasted longer than this had reached a node: what ended it is a new trouble."""
+
+
+class Patience:
+    """How often and how long one call is tried again. Pauses grow, and differ from caller to
+    caller, so that many do not come back at once."""
+
+    def __init__(self, asking: "Asking", retry_ms: int | None = None) -> None:
+        self._asking = asking
+        self._retry_ms = asking.retry_ms if retry_ms is None else retry_ms
+        self._until: int | None = None
+        self._pause_s = PAUSE_FIRST_S
+        self.was_unknown = False
+        """Some try may have happened although nobody heard of it."""
+
+    def renew(self) -> None:
+        """It went well for a while: the next trouble is a new one."""
+        self._until = None
+        self._pause_s = PAUSE_FIRST_S
+
+    async def wait(self, failure: Unavailable) -> None:
+        """Returns when it is time for the next try. Raises `failure` when there is none, Closed
+        when the caller's own relay is closed."""
+        self.was_unknown = self.was_unknown or isinstance(failure, OutcomeUnknown)
+        asking = self._asking
+        now = asking.clock.monotonic_ms()
+        if self._until is None:
+            self._until = now + self._retry_ms
+        if not asking.is_closed and now >= self._until:
+            # A node that closes is not our own relay: another may serve, or the same again.
+            raise Unavailable(failure.message) if isinstance(failure, Closed) else failure
+        await asking.rest(self._pause_s * (0.5 + asking.chance() / 2))
+        self._pause_s = min(self._pause_s * 2, PAUSE_LONGEST_S)
 
 
 class Asking:
-    """Every request here may be repeated: it carries a request id, or a token, or only reads. So
-    an unknown outcome is settled by asking again, for at most `retry_s`."""
+    """Most requests here may be repeated: they carry a request id or a token, or only read. So an
+    unknown outcome is settled by asking again, for at most `retry_s`. Belongs to one loop."""
 
     def __init__(
         self,
@@ -29,42 +69,89 @@ class Asking:
         retry_s: float,
     ) -> None:
         self.outbound = outbound
+        self.clock = clock
+        self.chance = chance
+        self.retry_ms = round(retry_s * 1000)
         self._namespace = namespace
-        self._clock = clock
-        self._chance = chance
-        self._retry_ms = round(retry_s * 1000)
         self._metas: dict[str, RequestMeta] = {}
+        self._is_started = False
+        self._closing = asyncio.Event()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closing.is_set()
+
+    async def close(self) -> None:
+        """Whoever still waits for an answer hears that the relay was closed."""
+        self._closing.set()
+        await self.outbound.stop()
+
+    async def rest(self, pause_s: float) -> None:
+        """Raises Closed, at once, if there is nothing to wait for any more."""
+        try:
+            async with asyncio.timeout(pause_s):
+                await self._closing.wait()
+        except TimeoutError:
+            return
+        raise Closed("the relay was closed before an answer came")
 
     async def ask(
-        self, verb: str, request: Any, response: type[T], *, wait_ms: int = 0
+        self,
+        verb: str,
+        request: Any,
+        response: type[T],
+        *,
+        patience: Patience | None = None,
+        renewed: Callable[[], Any] | None = None,
+        repeats: bool = True,
     ) -> T | None:
-        """None is the empty reply. `wait_ms` is how long the other side may take on purpose."""
-        body = self.outbound.codec.encode(request)
-        call = Request(self._meta(verb), body, self.outbound.codec)
-        try:
-            reply = await self.outbound(call)
-        except Unavailable as error:
-            reply = await self._again(call, error)
-        assert isinstance(reply, Response)
-        return None if reply.empty else self.outbound.codec.decode(reply.body, response)
-
-    async def _again(self, call: Request, error: OmniRelayError) -> Any:
-        until = self._clock.monotonic_ms() + self._retry_ms
-        pause_s = PAUSE_MIN_S
-        while self._clock.monotonic_ms() < until:
-            await asyncio.sleep(pause_s * (0.5 + self._chance() / 2))
-            pause_s = min(pause_s * 2, PAUSE_MAX_S)
+        """None is the empty reply. `renewed` makes the request anew for each further try. Unless it
+        `repeats`, a call that may have happened is not tried again."""
+        call = self._request(verb, request)
+        while True:
+            began = self.clock.monotonic_ms()
             try:
-                return await self.outbound(call)
-            except Unavailable as latest:
-                error = latest
-        raise error
+                return self._read(await self.send(call), response)
+            except Unavailable as error:
+                failure = error
+            if not repeats and isinstance(failure, OutcomeUnknown):
+                raise failure
+            patience = patience or Patience(self)
+            if self.clock.monotonic_ms() - began > LIVED_MS:
+                patience.renew()
+            await patience.wait(failure)
+            if renewed is not None:
+                call = self._request(verb, renewed())
 
     async def open(self, verb: str, request: Any) -> AsyncGenerator[bytes]:
-        codec = self.outbound.codec
-        reply = await self.outbound(Request(self._meta(verb), codec.encode(request), codec))
+        reply = await self.send(self._request(verb, request))
         assert isinstance(reply, Stream)
         return reply.messages
+
+    async def send(self, call: Request) -> Reply:
+        if not self._is_started:
+            await self.outbound.start()
+            self._is_started = True
+        if self._closing.is_set():
+            raise Closed("the relay is closed")
+        return await self.outbound(call)
+
+    def _request(self, verb: str, request: Any) -> Request:
+        codec = self.outbound.codec
+        try:
+            return Request(self._meta(verb), codec.encode(request), codec)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidArgument(f"{verb} cannot be sent: {error}") from error
+
+    def _read(self, reply: Reply, kind: type[T]) -> T | None:
+        assert isinstance(reply, Response)
+        if reply.empty:
+            return None
+        try:
+            return self.outbound.codec.decode(reply.body, kind)
+        except InvalidArgument as error:
+            # Not the caller's mistake, and not one that asking again would mend.
+            raise OmniRelayError(f"the node's answer cannot be read: {error.message}") from error
 
     def _meta(self, verb: str) -> RequestMeta:
         meta = self._metas.get(verb)
@@ -75,3 +162,22 @@ class Asking:
                 encoding=self.outbound.codec.name,
             )
         return meta
+
+
+class Route(NamedTuple):
+    """How to reach a node, for each loop that wants a connection of its own."""
+
+    open_outbound: Callable[[], Outbound]
+    namespace: str
+    clock: Clock
+    chance: Callable[[], float]
+
+    def asking(self, retry_s: float) -> Asking:
+        """Made on the loop that will use it."""
+        return Asking(
+            self.open_outbound(),
+            self.namespace,
+            clock=self.clock,
+            chance=self.chance,
+            retry_s=retry_s,
+        )

@@ -6,9 +6,21 @@ from typing import Generic, TypeVar
 
 from omnirelay.mesh.calls import Outcome
 from omnirelay.model import limits
-from omnirelay.model.errors import OmniRelayError
 
 C = TypeVar("C")
+Answers = asyncio.Future[Sequence[Outcome]]
+
+MESSAGE_BYTES = limits.MESSAGE_BYTES_MAX // 2
+"""Sizes are estimates, and the wire has words of its own."""
+
+
+class _Asked(Generic[C]):
+    __slots__ = ("commands", "future", "size")
+
+    def __init__(self, commands: Sequence[C], size: int, future: Answers) -> None:
+        self.commands = commands
+        self.size = size
+        self.future = future
 
 
 class Batcher(Generic[C]):
@@ -23,55 +35,66 @@ class Batcher(Generic[C]):
         self._loop = loop
         self._send = send
         self._size = size
-        self._waiting: list[tuple[Sequence[C], asyncio.Future[Sequence[Outcome]]]] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: list[_Asked[C]] = []
+        self.tasks: set[asyncio.Task[None]] = set()
+        """What is under way."""
 
-    def add(self, asked: Sequence[C]) -> "asyncio.Future[Sequence[Outcome]]":
-        """What one caller asks: at most BATCH_MAX."""
-        future: asyncio.Future[Sequence[Outcome]] = self._loop.create_future()
+    async def call(self, commands: Sequence[C]) -> Sequence[Outcome]:
+        """One outcome each. What does not fit into one message goes in several."""
+        sizes = [0] * len(commands) if self._size is None else list(map(self._size, commands))
+        if len(commands) <= limits.BATCH_MAX and sum(sizes) <= MESSAGE_BYTES:
+            return await self._add(commands, sum(sizes))
+        parts, start, total = [], 0, 0
+        for index, size in enumerate(sizes):
+            if index > start and not _fits(index - start + 1, total + size):
+                parts.append(self._add(commands[start:index], total))
+                start, total = index, 0
+            total += size
+        parts.append(self._add(commands[start:], total))
+        answers = await asyncio.gather(*parts)
+        return [outcome for outcomes in answers for outcome in outcomes]
+
+    def _add(self, commands: Sequence[C], size: int) -> Answers:
+        future: Answers = self._loop.create_future()
         if not self._waiting:
             self._loop.call_soon(self._go)
-        self._waiting.append((asked, future))
+        self._waiting.append(_Asked(commands, size, future))
         return future
 
     def _go(self) -> None:
         waiting, self._waiting = self._waiting, []
         start, count, size = 0, 0, 0
-        for index, (asked, _) in enumerate(waiting):
-            more = sum(map(self._size, asked)) if self._size is not None else 0
-            if index > start and (
-                count + len(asked) > limits.BATCH_MAX or size + more > limits.MESSAGE_BYTES_MAX // 2
-            ):
+        for index, asked in enumerate(waiting):
+            if index > start and not _fits(count + len(asked.commands), size + asked.size):
                 self._start(waiting[start:index])
                 start, count, size = index, 0, 0
-            count += len(asked)
-            size += more
+            count += len(asked.commands)
+            size += asked.size
         self._start(waiting[start:])
 
-    def _start(
-        self, together: "list[tuple[Sequence[C], asyncio.Future[Sequence[Outcome]]]]"
-    ) -> None:
+    def _start(self, together: list[_Asked[C]]) -> None:
         task = self._loop.create_task(self._carry(together))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
 
-    async def _carry(
-        self, together: "list[tuple[Sequence[C], asyncio.Future[Sequence[Outcome]]]]"
-    ) -> None:
-        asked = [one for several, _ in together for one in several]
+    async def _carry(self, together: list[_Asked[C]]) -> None:
         try:
-            outcomes = await self._send(asked)
-        except OmniRelayError as error:
-            for _, future in together:
-                if not future.done():
-                    future.set_exception(error)
-            return
+            outcomes = await self._send([one for asked in together for one in asked.commands])
         except asyncio.CancelledError:
-            for _, future in together:
-                future.cancel()
+            for asked in together:
+                asked.future.cancel()
             raise
+        except Exception as error:
+            for asked in together:
+                if not asked.future.done():
+                    asked.future.set_exception(error)
+            return
         at = 0
-        for several, future in together:
-            if not future.done():
-                future.set_result(outcomes[at : at + len(several)])
-            at += len(several)
+        for asked in together:
+            if not asked.future.done():
+                asked.future.set_result(outcomes[at : at + len(asked.commands)])
+            at += len(asked.commands)
+
+
+def _fits(count: int, size: int) -> bool:
+    return count <= limits.BATCH_MAX and size <= MESSAGE_BYTES

@@ -11,13 +11,16 @@ from omnirelay.model.errors import InvalidOption
 from omnirelay.model.ports import RandomIds, SystemClock, chance
 from omnirelay.sdk.addresses import Tls, is_node, opener
 from omnirelay.sdk.arguments import milliseconds, named, proved
+from omnirelay.sdk.asking import Route
 from omnirelay.sdk.client import Relay
 from omnirelay.sdk.engine import Engine
 from omnirelay.sdk.link import BlockingLink, EmbeddedLink, Link
 from omnirelay.sdk.remote import RemoteLink
 from omnirelay.sdk.sync import SyncRelay
 from omnirelay.sdk.threaded import ThreadedLink
+from omnirelay.stores.memory_positions import MemoryCheckpoints
 from omnirelay.stores.registry import is_journal
+from omnirelay.stores.sqlite_positions import SqliteCheckpoints
 
 
 class Connecting:
@@ -54,6 +57,7 @@ def connect(
     token: str | None = None,
     tls: Tls | None = None,
     retry: float = 30.0,
+    positions: str | None = None,
 ) -> Connecting:
     """`sqlite:///leases.db` or `memory:` embeds a queue in this process; `stream://`, `http://` or
     `grpc://` (and their TLS forms) call a node, or the next of several parted by commas.
@@ -61,16 +65,22 @@ def connect(
     Embedded: `options` and `keep` are the queue's own; `require` is the least the journal must
     survive (process_kill, power_loss, node_loss), opening fails if the store does not state it.
     A node: `token` goes as bearer, `tls` names the files; a call that gets no answer is repeated
-    for `retry` seconds, which loses and doubles nothing.
+    for `retry` seconds, which loses and doubles nothing. Followers keep their place in the file
+    `positions`; without one, only as long as the relay is open.
     """
     peer_id = None if peer_id is None else named("peer_id", peer_id)
     if is_node(url):
         _refuse(options=options, keep=keep, require=require)
         remote = _Remote(
-            url, named("namespace", namespace), peer_id=peer_id, token=token, tls=tls, retry=retry
+            url,
+            named("namespace", namespace),
+            headers=_headers(peer_id, token),
+            tls=tls,
+            retry=retry,
+            positions=positions,
         )
         return Connecting(remote, peer_id=peer_id)
-    _refuse(token=token, tls=tls)
+    _refuse(token=token, tls=tls, positions=positions)
     embedded = _Embedded(url, _checked(namespace, options, keep, require))
     return Connecting(embedded, peer_id=peer_id)
 
@@ -86,6 +96,7 @@ def connect_sync(
     token: str | None = None,
     tls: Tls | None = None,
     retry: float = 30.0,
+    positions: str | None = None,
 ) -> SyncRelay:
     """The same for threads. Close it, or use it with `with`."""
     peer_id = None if peer_id is None else named("peer_id", peer_id)
@@ -93,11 +104,16 @@ def connect_sync(
     if is_node(url):
         _refuse(options=options, keep=keep, require=require)
         remote = _Remote(
-            url, named("namespace", namespace), peer_id=peer_id, token=token, tls=tls, retry=retry
+            url,
+            named("namespace", namespace),
+            headers=_headers(peer_id, token),
+            tls=tls,
+            retry=retry,
+            positions=positions,
         )
         link = ThreadedLink(remote.make)
     else:
-        _refuse(token=token, tls=tls)
+        _refuse(token=token, tls=tls, positions=positions)
         link = BlockingLink(_open(url, _checked(namespace, options, keep, require)))
     return SyncRelay(Relay(link, peer_id=peer_id))
 
@@ -123,6 +139,20 @@ class _Embedded:
         return EmbeddedLink(engine)
 
 
+def _headers(peer_id: str | None, token: str | None) -> dict[str, str]:
+    """What goes with every call. Wires with headers carry no more than printable ASCII in them."""
+    given = {"peer_id": peer_id, "token": token}
+    for name, value in given.items():
+        if value is not None and not (isinstance(value, str) and _is_plain(value)):
+            raise InvalidOption(f"{name} goes as a header, so it must be printable ASCII")
+    headers = {"x-peer-id": peer_id, "authorization": None if token is None else f"Bearer {token}"}
+    return {name: value for name, value in headers.items() if value is not None}
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable() and text == text.strip()
+
+
 class _Remote:
     """Nothing is sent before the first call."""
 
@@ -131,32 +161,27 @@ class _Remote:
         url: str,
         namespace: str,
         *,
-        peer_id: str | None,
-        token: str | None,
+        headers: dict[str, str],
         tls: Tls | None,
         retry: float,
+        positions: str | None,
     ) -> None:
-        headers = {}
-        if peer_id is not None:
-            headers["x-peer-id"] = peer_id
-        if token is not None:
-            headers["authorization"] = f"Bearer {token}"
-        self._clock = SystemClock()
-        self._open_outbound = opener(url, clock=self._clock, headers=headers, tls=tls)
-        self._namespace = namespace
+        clock = SystemClock()
+        open_outbound = opener(url, clock=clock, headers=headers, tls=tls)
+        self._route = Route(open_outbound, namespace, clock, chance)
         self._retry_s = milliseconds("retry", retry) / 1000
+        self._positions = None if positions is None else named("positions", positions)
 
     async def link(self) -> Link:
         return self.make()
 
     def make(self) -> RemoteLink:
+        path = self._positions
         return RemoteLink(
-            self._open_outbound,
-            self._namespace,
-            clock=self._clock,
+            self._route,
             ids=RandomIds(),
-            chance=chance,
             retry_s=self._retry_s,
+            positions=MemoryCheckpoints() if path is None else SqliteCheckpoints(path),
         )
 
 

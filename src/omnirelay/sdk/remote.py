@@ -1,233 +1,195 @@
 """A link to a node, over whatever outbound it is given."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from itertools import count
+from typing import Any
 
-import msgspec
-
-from omnirelay.journal.checkpoint import Apply
+from omnirelay.journal.checkpoint import Apply, CheckpointStore
 from omnirelay.journal.events import Event
 from omnirelay.journal.follower import FollowerStatus
 from omnirelay.lease.answers import Leased
-from omnirelay.lease.commands import Command, Complete, Enqueue, Heartbeat, Release
+from omnirelay.lease.commands import Command, Release
 from omnirelay.mesh import wire
 from omnirelay.mesh.calls import Outcome
-from omnirelay.model.errors import InvalidOption, OmniRelayError, StaleToken, Unavailable
+from omnirelay.model.errors import Closed, OmniRelayError, StaleToken
 from omnirelay.model.items import Token
-from omnirelay.model.ports import Clock, Ids
-from omnirelay.rpc.transport import Outbound
+from omnirelay.model.ports import Ids
 from omnirelay.sdk import words
-from omnirelay.sdk.asking import Asking
-from omnirelay.sdk.batching import Batcher
+from omnirelay.sdk.asking import Route
+from omnirelay.sdk.following import Following
 from omnirelay.sdk.link import Wish
+from omnirelay.sdk.pulse import Pulse
+from omnirelay.sdk.reading import read_events
+from omnirelay.sdk.sending import Sender
 from omnirelay.sdk.taking import Taker
-from omnirelay.sdk.threads import LoopThread
 
-Opener = Callable[[], Outbound]
-"""Makes one more outbound to the same node, on the loop that will use it."""
+CLOSE_S = 1.0
+"""How long closing waits for what is under way."""
+NO_TYPE = ("",)
+"""Resource types that no item has."""
 
 
 class RemoteLink:
     """Made on the loop that uses it."""
 
     def __init__(
-        self,
-        open_outbound: Opener,
-        namespace: str,
-        *,
-        clock: Clock,
-        ids: Ids,
-        chance: Callable[[], float],
-        retry_s: float = 30.0,
+        self, route: Route, *, ids: Ids, retry_s: float, positions: CheckpointStore
     ) -> None:
         loop = asyncio.get_running_loop()
-        self._open_outbound = open_outbound
-        self._outbound = open_outbound()
-        self._asking = Asking(
-            self._outbound, namespace, clock=clock, chance=chance, retry_s=retry_s
-        )
-        self._name = ids.lease_id()[:13]
-        self._numbers = count(1)
-        self._enqueues = Batcher[Enqueue](loop, self._send_enqueues, _size)
-        self._completes = Batcher[Complete](loop, self._send_completes)
-        self._taker = Taker(loop, clock, self._ask_leases, self._give_back)
-        self._heartbeats = _Heartbeats(open_outbound, namespace, clock, chance)
+        self._clock = route.clock
+        self._asking = route.asking(retry_s)
+        self._sender = Sender(self._asking, ids.lease_id()[:18], count(1))
+        self._taker = Taker(loop, route.clock, self._ask_leases, self.give_back)
+        self._pulse = Pulse(route)
+        self._following = Following(route, positions, retry_s)
         self._tasks: set[asyncio.Task[None]] = set()
-
-    # -- commands -----------------------------------------------------------------------------
+        self._leasing: set[asyncio.Task[Any]] = set()
+        self._calls = 0
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+        self._is_closing = False
 
     async def call(
         self, commands: Sequence[Command], *, wait_ms: int | None = None
     ) -> Sequence[Outcome]:
-        kinds = {type(command) for command in commands}
-        if kinds == {Enqueue}:
-            return await self._enqueues.add([self._named(one) for one in commands])  # type: ignore[arg-type]
-        if kinds == {Complete}:
-            return await self._completes.add(commands)  # type: ignore[arg-type]
-        if len(commands) == 1:
-            return (await self._one(commands[0]),)
-        return await asyncio.gather(*(self._each(command) for command in commands))
-
-    async def _each(self, command: Command) -> Outcome:
+        self._check_open()
+        self._calls += 1
+        self._quiet.clear()
         try:
-            return (await self.call((command,)))[0]
-        except OmniRelayError as error:
-            return error
+            return await self._sender.call(commands)
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                self._quiet.set()
 
-    def _named(self, command: Enqueue) -> Enqueue:
-        """With a request id of our own if the caller gave none, so that it can be repeated."""
-        payload = command.payload
-        if payload.request_id is not None:
-            return command
-        payload = msgspec.structs.replace(payload, request_id=self._next_id())
-        return msgspec.structs.replace(command, payload=payload)
-
-    def _next_id(self) -> str:
-        return f"{self._name}.{next(self._numbers)}"
-
-    async def _one(self, command: Command) -> Outcome:
-        if isinstance(command, Heartbeat):
-            response = await self._asking.ask(
-                "heartbeatBatch", wire.TokenBatchRequest(command.tokens), wire.TokenBatchResponse
-            )
-            assert response is not None
-            return words.beats(response)
-        spoken = words.SPOKEN[type(command)]
-        request = spoken.request(command)
-        return spoken.answer(await self._asking.ask(spoken.verb, request, spoken.response))
-
-    async def _send_enqueues(self, commands: Sequence[Enqueue]) -> Sequence[Outcome]:
-        request = wire.EnqueueBatchRequest(tuple(map(words.enqueue_request, commands)))
-        response = await self._asking.ask("enqueueBatch", request, wire.EnqueueBatchResponse)
-        assert response is not None
-        return words.enqueue_outcomes(response)
-
-    async def _send_completes(self, commands: Sequence[Complete]) -> Sequence[Outcome]:
-        request = wire.TokenBatchRequest(tuple([command.token for command in commands]))
-        response = await self._asking.ask("completeBatch", request, wire.TokenBatchResponse)
-        assert response is not None
-        return words.token_outcomes(response)
+    def _check_open(self) -> None:
+        if self._is_closing:
+            raise Closed("the relay is closed")
 
     # -- leases -------------------------------------------------------------------------------
 
     async def lease(self, wish: Wish) -> tuple[Leased, ...]:
+        self._check_open()
         return await self._taker.take(wish)
 
     async def _ask_leases(self, wish: Wish) -> tuple[Leased, ...]:
-        try:
-            return await self._ask_once(wish, wish.request_id or self._next_id())
-        except StaleToken:
-            # The reply got lost and by the time we asked again its leases were over.
-            if wish.request_id is not None:
-                raise
-            return await self._ask_once(wish, self._next_id())
+        """Under a request id, so that a reply that gets lost loses no lease."""
+        until = self._clock.monotonic_ms() + wish.wait_ms
+        if wish.request_id is not None:
+            return await self._ask_watched(wish, wish.request_id, until)
+        while True:
+            try:
+                return await self._ask_watched(wish, self._sender.next_id(), until)
+            except StaleToken:
+                continue  # the reply got lost, and when we asked again its leases were over
 
-    async def _ask_once(self, wish: Wish, request_id: str) -> tuple[Leased, ...]:
-        request = wire.LeaseBatchRequest(
-            wish.max_items,
-            wish.peer_id,
-            wish.wait_ms,
-            wish.resource_types,
-            wish.lease_duration_ms,
-            request_id,
+    async def _ask_watched(self, wish: Wish, request_id: str, until: int) -> tuple[Leased, ...]:
+        task = asyncio.current_task()
+        assert task is not None
+        self._leasing.add(task)
+        try:
+            return await self._ask_once(wish, request_id, until)
+        except asyncio.CancelledError:
+            self._spawn(self._return_unseen(wish, request_id))
+            if self._is_closing and task.uncancel() == 0:  # it was `close` that ended the wait
+                raise Closed("the relay was closed") from None
+            raise
+        finally:
+            self._leasing.discard(task)
+
+    async def _ask_once(self, wish: Wish, request_id: str, until: int) -> tuple[Leased, ...]:
+        def request() -> wire.LeaseBatchRequest:
+            return wire.LeaseBatchRequest(
+                wish.max_items,
+                wish.peer_id,
+                min(wish.wait_ms, max(0, until - self._clock.monotonic_ms())),
+                wish.resource_types,
+                wish.lease_duration_ms,
+                request_id,
+            )
+
+        response = await self._asking.ask(
+            "leaseBatch", request(), wire.LeaseBatchResponse, renewed=request
         )
-        response = await self._asking.ask("leaseBatch", request, wire.LeaseBatchResponse)
         return () if response is None else tuple(map(words.leased, response.leases))
 
-    def _give_back(self, leases: tuple[Leased, ...]) -> None:
+    async def _return_unseen(self, wish: Wish, request_id: str) -> None:
+        """The caller left while the answer may have been on its way. What was granted under this
+        request id is named again by asking again, and nothing is granted anew: there is no work of
+        the type that is asked for."""
+        request = wire.LeaseBatchRequest(
+            wish.max_items, wish.peer_id, resource_types=NO_TYPE, request_id=request_id
+        )
+        try:
+            response = await self._asking.ask("leaseBatch", request, wire.LeaseBatchResponse)
+        except OmniRelayError:
+            return  # they are over already, or expire
+        for lease in () if response is None else response.leases:
+            await self._release(lease.ownership_token)
+
+    def give_back(self, leases: tuple[Leased, ...]) -> None:
+        """What came for somebody who has gone is released at once, untried."""
         for leased in leases:
-            task = asyncio.create_task(self._release(leased.token))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._spawn(self._release(leased.token))
 
     async def _release(self, token: Token) -> None:
-        await self._each(Release(token=token))
+        await self._sender.outcome(Release(token=token))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def beat(self, tokens: Sequence[Token], timeout_s: float) -> Sequence[Outcome]:
-        return self._heartbeats.beat(tokens, timeout_s)
+        return self._pulse.beat(tokens, timeout_s)
 
     # -- events -------------------------------------------------------------------------------
 
     async def events(self, after: int, *, follow: bool) -> AsyncGenerator[Event]:
-        """Goes on where it was when the connection is lost."""
-        codec = self._outbound.codec
-        while True:
-            request = wire.EventsRequest(after + 1, follow)
-            try:
-                async with aclosing(await self._asking.open("events", request)) as messages:
-                    async for message in messages:
-                        event = codec.decode(message, Event)
-                        yield event
-                        after = event.sequence_number
-                if not follow:
-                    return
-            except Unavailable:
-                await asyncio.sleep(0.2)
+        self._check_open()
+        async with aclosing(read_events(self._asking, after, follow=follow)) as events:
+            async for event in events:
+                yield event
 
     def follow(self, name: str, apply: Apply) -> None:
-        raise InvalidOption("followers run where the journal is: read `events` instead")
+        self._check_open()
+        self._following.follow(name, apply)
 
     def unfollow(self, name: str, *, forget: bool) -> None:
-        raise InvalidOption("followers run where the journal is")
+        self._check_open()
+        self._following.unfollow(name, forget=forget)
 
     def follower_status(self) -> list[FollowerStatus]:
-        return []
+        self._check_open()
+        return self._following.status()
+
+    # -- closing ------------------------------------------------------------------------------
 
     async def aside(self, work: Callable[[], None]) -> None:
         await asyncio.to_thread(work)
 
     async def close(self) -> None:
-        if self._tasks:
-            await asyncio.wait(set(self._tasks), timeout=1.0)
-        await asyncio.to_thread(self._heartbeats.close)
-        await self._outbound.stop()
+        if self._is_closing:
+            return
+        self._is_closing = True
+        for task in self._leasing:
+            task.cancel()  # turned into Closed, where it waits
+        await asyncio.to_thread(self._following.close)
+        await self._finish()
+        await asyncio.to_thread(self._pulse.close)
+        await self._asking.close()
+        # Everything that still waited has heard of it by now, and ends.
+        ending = self._tasks | self._sender.tasks | self._taker.tasks
+        await asyncio.gather(*ending, return_exceptions=True)
 
-
-class _Heartbeats:
-    """A thread and a connection of their own: a busy loop or a full connection delays none."""
-
-    def __init__(
-        self, open_outbound: Opener, namespace: str, clock: Clock, chance: Callable[[], float]
-    ) -> None:
-        self._open_outbound = open_outbound
-        self._namespace = namespace
-        self._clock = clock
-        self._chance = chance
-        self._thread: LoopThread | None = None
-        self._asking: Asking | None = None
-
-    def beat(self, tokens: Sequence[Token], timeout_s: float) -> Sequence[Outcome]:
-        if self._thread is None:
-            self._thread = LoopThread("omnirelay-heartbeats")
-        return self._thread.call(self._beat(tuple(tokens), timeout_s))
-
-    async def _beat(self, tokens: tuple[Token, ...], timeout_s: float) -> Sequence[Outcome]:
-        if self._asking is None:
-            self._asking = Asking(
-                self._open_outbound(),
-                self._namespace,
-                clock=self._clock,
-                chance=self._chance,
-                retry_s=0,
-            )
+    async def _finish(self) -> None:
+        """What is being reported or handed back may still get through."""
         try:
-            async with asyncio.timeout(timeout_s):
-                response = await self._asking.ask(
-                    "heartbeatBatch", wire.TokenBatchRequest(tokens), wire.TokenBatchResponse
-                )
+            async with asyncio.timeout(CLOSE_S):
+                await self._quiet.wait()
+                if under_way := self._tasks | self._sender.tasks:
+                    await asyncio.wait(under_way)
         except TimeoutError:
-            raise Unavailable(f"no heartbeat was answered within {timeout_s} s") from None
-        assert response is not None
-        return words.token_outcomes(response)
-
-    def close(self) -> None:
-        if self._thread is not None:
-            if self._asking is not None:
-                self._thread.call(self._asking.outbound.stop())
-            self._thread.stop()
-
-
-def _size(command: Enqueue) -> int:
-    return len(command.payload.body) * 4 // 3 + 512
+            return

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from omnirelay.lease.answers import Leased
 from omnirelay.model import limits
-from omnirelay.model.errors import OmniRelayError
 from omnirelay.model.ports import Clock
 from omnirelay.sdk.link import Wish
 
@@ -50,11 +49,11 @@ class Taker:
         self._ask = ask
         self._give_back = give_back
         self._forming: dict[_Sort, _Party] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
 
     async def take(self, wish: Wish) -> tuple[Leased, ...]:
         if wish.max_items != 1 or wish.request_id is not None:
-            return await self._alone(wish)
+            return await self._ask(wish)
         sort = _Sort(wish.wait_ms, wish.resource_types, wish.lease_duration_ms, wish.peer_id)
         party = self._forming.get(sort)
         if party is None or len(party.members) >= limits.BATCH_MAX:
@@ -73,15 +72,12 @@ class Taker:
                 party.task.cancel()  # nobody waits any more: the node hears of it
             raise
 
-    async def _alone(self, wish: Wish) -> tuple[Leased, ...]:
-        return await self._ask(wish)
-
     def _go(self) -> None:
         forming, self._forming = self._forming, {}
         for party in forming.values():
             party.task = self._loop.create_task(self._serve(party))
-            self._tasks.add(party.task)
-            party.task.add_done_callback(self._tasks.discard)
+            self.tasks.add(party.task)
+            party.task.add_done_callback(self.tasks.discard)
 
     async def _serve(self, party: _Party) -> None:
         until = self._clock.monotonic_ms() + party.sort.wait_ms
@@ -93,12 +89,15 @@ class Taker:
                 left_ms = until - self._clock.monotonic_ms()
                 if left_ms <= 0:
                     break
-        except OmniRelayError as error:
+        except asyncio.CancelledError:
+            for member in party.living():
+                member.cancel()
+            raise
+        except Exception as error:
             for member in party.living():
                 member.set_exception(error)
-        finally:
-            for member in party.living():
-                member.set_result(())
+        for member in party.living():
+            member.set_result(())
 
     def _deal(self, party: _Party, leases: tuple[Leased, ...]) -> None:
         living = party.living()

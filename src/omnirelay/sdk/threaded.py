@@ -1,6 +1,7 @@
 """A remote link for threads: it lives on a loop of its own, and its callers block."""
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
 from omnirelay.journal.checkpoint import Apply
@@ -9,6 +10,7 @@ from omnirelay.journal.follower import FollowerStatus
 from omnirelay.lease.answers import Leased
 from omnirelay.lease.commands import Command
 from omnirelay.mesh.calls import Outcome
+from omnirelay.model.errors import Closed, OmniRelayError
 from omnirelay.model.items import Token
 from omnirelay.sdk.link import Wish
 from omnirelay.sdk.remote import RemoteLink
@@ -32,14 +34,24 @@ class ThreadedLink:
         return self._wait(self._link.call(commands, wait_ms=wait_ms))
 
     async def lease(self, wish: Wish) -> tuple[Leased, ...]:
-        return self._wait(self._link.lease(wish))
+        taking = _Taking(self._link, wish)
+        try:
+            return self._wait(taking.run())
+        except OmniRelayError:
+            raise
+        except BaseException:
+            # An interrupted caller keeps no lease: one that has come meanwhile goes back.
+            self._thread.soon(taking.give_back)
+            raise
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         future = self._thread.start(work)
         try:
             return future.result()
+        except CancelledError:
+            raise Closed("the relay was closed before an answer came") from None
         except BaseException:
-            future.cancel()  # an interrupted caller keeps no lease
+            future.cancel()
             raise
 
     def beat(self, tokens: Sequence[Token], timeout_s: float) -> Sequence[Outcome]:
@@ -54,7 +66,13 @@ class ThreadedLink:
                     return
                 yield event
         finally:
+            self._leave(events)
+
+    def _leave(self, events: AsyncGenerator[Event]) -> None:
+        try:
             self._wait(_close(events))
+        except Closed:
+            return  # it ended with the relay
 
     def follow(self, name: str, apply: Apply) -> None:
         self._link.follow(name, apply)
@@ -69,8 +87,27 @@ class ThreadedLink:
         work()
 
     async def close(self) -> None:
-        self._thread.call(self._link.close())
+        try:
+            self._thread.call(self._link.close())
+        except Closed:
+            return  # closed before
         self._thread.stop()
+
+
+class _Taking:
+    """A lease call on the link's loop for a thread that may be gone when it is answered."""
+
+    def __init__(self, link: RemoteLink, wish: Wish) -> None:
+        self._link = link
+        self._wish = wish
+        self._leases: tuple[Leased, ...] = ()
+
+    async def run(self) -> tuple[Leased, ...]:
+        self._leases = await self._link.lease(self._wish)
+        return self._leases
+
+    def give_back(self) -> None:
+        self._link.give_back(self._leases)
 
 
 async def _made(make: Callable[[], RemoteLink]) -> RemoteLink:

@@ -2,10 +2,10 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from omnirelay.model.errors import InvalidArgument
+from omnirelay.model.errors import Closed, InvalidArgument
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -18,6 +18,8 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
+        self._starting = threading.Lock()
+        self._is_over = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -31,7 +33,12 @@ class LoopThread:
         self.loop.close()
 
     def start(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
-        return asyncio.run_coroutine_threadsafe(work, self.loop)
+        """Raises Closed once it was stopped. What is under way then is cancelled."""
+        with self._starting:
+            if not self._is_over:
+                return asyncio.run_coroutine_threadsafe(work, self.loop)
+        work.close()
+        raise Closed("the relay is closed")
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Start it and wait for its result, from any thread but this one."""
@@ -40,7 +47,15 @@ class LoopThread:
             raise InvalidArgument(f"not on the thread {self._thread.name!r} itself: it would wait")
         return self.start(work).result()
 
+    def soon(self, callback: Callable[[], object]) -> None:
+        """On its loop, after what was started before; not at all once it was stopped."""
+        with self._starting:
+            if not self._is_over:
+                self.loop.call_soon_threadsafe(callback)
+
     def stop(self) -> None:
-        if not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self.loop.stop)
-            self._thread.join()
+        with self._starting:
+            if not self._is_over:
+                self._is_over = True
+                self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()

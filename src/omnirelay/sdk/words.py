@@ -24,6 +24,13 @@ def enqueue_request(command: commands.Enqueue) -> wire.EnqueueRequest:
     )
 
 
+def accepted(response: wire.EnqueueResponse) -> answers.Accepted:
+    stats = response.stats
+    return answers.Accepted(
+        response.sequence_id, response.duplicate, stats.pending_count, stats.active_lease_count
+    )
+
+
 def enqueue_outcomes(response: wire.EnqueueBatchResponse) -> list[Outcome]:
     pending, active = response.stats.pending_count, response.stats.active_lease_count
     return [
@@ -100,8 +107,12 @@ class Spoken:
         request: Callable[[Any], Any],
         response: type[Any],
         answer: Callable[[Any], Answer],
+        *,
+        repeats: bool = True,
     ) -> None:
+        """Unless it `repeats`, a second time would do more than the first."""
         # Any: each takes its own kind of command or response; the key of the table is that kind.
+        self.repeats = repeats
         self.verb = verb
         self.request = request
         self.response = response
@@ -168,6 +179,7 @@ SPOKEN: dict[type[Command], Spoken] = {
         lambda c: wire.DrainRequest(c.max_items, c.include_active, c.include_dead),
         wire.DrainResponse,
         lambda response: answers.DrainPage(response.items, response.remaining),
+        repeats=False,
     ),
     commands.Restore: Spoken(
         "restore",
@@ -189,9 +201,9 @@ SPOKEN: dict[type[Command], Spoken] = {
         lambda response: answers.DeadPage(response.items, response.total),
     ),
     commands.Redrive: Spoken(
-        "redrive", _selection, wire.CountResponse, lambda r: answers.Count(r.count)
+        "redrive", _selection, wire.CountResponse, lambda r: answers.Count(r.count), repeats=False
     ),
     commands.Purge: Spoken(
-        "purge", _selection, wire.CountResponse, lambda r: answers.Count(r.count)
+        "purge", _selection, wire.CountResponse, lambda r: answers.Count(r.count), repeats=False
     ),
 }

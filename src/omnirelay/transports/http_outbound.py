@@ -1,6 +1,7 @@
 """Calls to another process over HTTP. One session with kept-alive connections."""
 
 import asyncio
+import io
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
@@ -36,6 +37,7 @@ _ACCEPT = f"application/json, {CONTENT_TYPE}"
 _PASSED_ON = ("traceparent", "tracestate")
 _ERROR_BYTES = 1 << 20
 _READ_BYTES = 64 << 10
+_LARGE = 256 << 10
 
 # Who answers without an error body is not a node: a proxy, which may or may not have passed it on.
 _OF_OTHERS: dict[int, type[OmniRelayError]] = {
@@ -78,6 +80,8 @@ class HttpOutbound:
         self._connections = connections
         self._targets: dict[str, str] = {}
         self._session: aiohttp.ClientSession | None = None
+        self._reading: set[aiohttp.ClientResponse] = set()
+        """Answers of which more is to come."""
 
     async def start(self) -> None:
         if self._session is not None:
@@ -97,8 +101,14 @@ class HttpOutbound:
 
     async def stop(self) -> None:
         session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        if session is None:
+            return
+        for response in self._reading:
+            # Closing the session would leave whoever reads an answer waiting for ever.
+            response.content.set_exception(
+                aiohttp.ClientConnectionError("the outbound was stopped")
+            )
+        await session.close()
 
     async def __call__(self, request: Request) -> Reply:
         expires_ms = request.meta.expires_ms
@@ -118,7 +128,7 @@ class HttpOutbound:
         try:
             response = await self._session.post(
                 self._target(request.meta.procedure),
-                data=request.body if request.inbound is None else _lines(request.inbound),
+                data=_body_of(request),
                 headers=_headers_of(request, ttl_ms),
                 allow_redirects=False,
             )
@@ -141,8 +151,9 @@ class HttpOutbound:
         return target
 
     async def _reply_of(self, response: aiohttp.ClientResponse) -> Reply:
+        self._reading.add(response)
         if response.status == 200 and response.content_type == CONTENT_TYPE:
-            messages = _messages(response, self.url)
+            messages = self._messages(response)
             # Begun here: closing a generator that never ran would leave the response open.
             await anext(messages)
             return Stream(messages)
@@ -155,6 +166,16 @@ class HttpOutbound:
                 raise _error_of(response, await _whole(response, _ERROR_BYTES))
         except (aiohttp.ClientError, OSError) as error:
             raise OutcomeUnknown(f"{self.url} was lost during its answer: {error!r}") from error
+        finally:
+            self._reading.discard(response)
+
+    async def _messages(self, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
+        try:
+            async with aclosing(_messages(response, self.url)) as messages:
+                async for message in messages:
+                    yield message
+        finally:
+            self._reading.discard(response)
 
 
 def _check_address(url: str) -> None:
@@ -190,6 +211,13 @@ def _named(meta: RequestMeta) -> tuple[tuple[str, str | None], ...]:
         (names.ROUTING_DELEGATE, meta.routing_delegate),
         (names.PEER_ID, meta.peer_id),
     )
+
+
+def _body_of(request: Request) -> bytes | io.BytesIO | AsyncGenerator[bytes]:
+    if request.inbound is not None:
+        return _lines(request.inbound)
+    # A large body is written in parts, so that it does not hold up the loop.
+    return request.body if len(request.body) < _LARGE else io.BytesIO(request.body)
 
 
 async def _lines(messages: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:

@@ -1,0 +1,196 @@
+"""Commands to a node: each in the words of its verb, and safe to repeat when an answer is lost."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from omnirelay.lease.answers import Accepted, Done, Returned
+from omnirelay.lease.commands import Command, Complete, Enqueue, Fail, Heartbeat, Release
+from omnirelay.mesh import wire
+from omnirelay.mesh.calls import Outcome
+from omnirelay.model.errors import (
+    InvalidArgument,
+    OmniRelayError,
+    ResourceExhausted,
+    StaleToken,
+    TooLarge,
+    Unavailable,
+)
+from omnirelay.model.items import wire_size
+from omnirelay.sdk import words
+from omnirelay.sdk.asking import Asking, Patience
+from omnirelay.sdk.batching import Batcher
+
+C = TypeVar("C", Enqueue, Complete)
+Send = Callable[[Sequence[C]], Awaitable[list[Outcome]]]
+
+
+class Sender:
+    """Belongs to one loop. `name` is no other sender's: it begins the request ids made here."""
+
+    def __init__(self, asking: Asking, name: str, numbers: Iterator[int]) -> None:
+        loop = asyncio.get_running_loop()
+        self._asking = asking
+        self._prefix = f"{name}."
+        self._numbers = numbers
+        self._enqueues = Batcher[Enqueue](loop, self._send_enqueues, _size)
+        self._completes = Batcher[Complete](loop, self._send_completes)
+
+    @property
+    def tasks(self) -> set["asyncio.Task[None]"]:
+        return self._enqueues.tasks | self._completes.tasks
+
+    def next_id(self) -> str:
+        return f"{self._prefix}{next(self._numbers)}"
+
+    async def call(self, commands: Sequence[Command]) -> Sequence[Outcome]:
+        kinds = {type(command) for command in commands}
+        if kinds == {Enqueue}:
+            return await self._enqueues.call([self._named(one) for one in commands])  # type: ignore[arg-type]
+        if kinds == {Complete}:
+            return await self._completes.call(commands)  # type: ignore[arg-type]
+        if len(commands) == 1:
+            return (await self._one(commands[0]),)
+        return await asyncio.gather(*map(self.outcome, commands))
+
+    async def outcome(self, command: Command) -> Outcome:
+        """Of one command by itself; a refusal too."""
+        try:
+            return (await self.call((command,)))[0]
+        except OmniRelayError as error:
+            return error
+
+    def _named(self, command: Enqueue) -> Enqueue:
+        """With a request id of our own if the caller gave none, so that it can be repeated."""
+        payload = command.payload
+        if payload.request_id is not None:
+            return command
+        payload = msgspec.structs.replace(payload, request_id=self.next_id())
+        return msgspec.structs.replace(command, payload=payload)
+
+    # -- one by one ---------------------------------------------------------------------------
+
+    async def _one(self, command: Command) -> Outcome:
+        if isinstance(command, Heartbeat):
+            request = wire.TokenBatchRequest(command.tokens)
+            response = await self._asking.ask("heartbeatBatch", request, wire.TokenBatchResponse)
+            assert response is not None
+            return words.beats(response)
+        spoken = words.SPOKEN[type(command)]
+        patience = Patience(self._asking)
+        try:
+            answered = await self._asking.ask(
+                spoken.verb,
+                spoken.request(command),
+                spoken.response,
+                patience=patience,
+                repeats=spoken.repeats,
+            )
+        except StaleToken:
+            if patience.was_unknown and isinstance(command, Fail | Release):
+                return await self._reported_before(command)
+            raise
+        return spoken.answer(answered)
+
+    async def _reported_before(self, command: Fail | Release) -> Outcome:
+        """The report got no answer, and its repeat says that the lease is over. Whether the report
+        itself ended it stands in the item's history. Raises StaleToken if it does not."""
+        token = command.token
+        kind = "Failed" if isinstance(command, Fail) else "Released"
+        request = wire.InspectRequest(token.sequence_id)
+        item = await self._asking.ask("inspect", request, wire.InspectResponse)
+        assert item is not None
+        for event in item.history:
+            held = event.ownership
+            if event.event_type == kind and held is not None and held.lease_id == token.lease_id:
+                if isinstance(command, Release):
+                    return Done()
+                return Returned(event.disposition or "", event.attempt or token.attempt)
+        raise StaleToken(token.sequence_id, "it was over before its end was reported", item.fence)
+
+    # -- many at a time -----------------------------------------------------------------------
+
+    async def _send_enqueues(self, commands: Sequence[Enqueue]) -> Sequence[Outcome]:
+        return await self._all(commands, self._ask_enqueues)
+
+    async def _ask_enqueues(self, commands: Sequence[Enqueue]) -> list[Outcome]:
+        if len(commands) == 1:
+            one = await self._asking.ask(
+                "enqueue", words.enqueue_request(commands[0]), wire.EnqueueResponse
+            )
+            assert one is not None
+            found: list[Outcome] = [words.accepted(one)]
+        else:
+            request = wire.EnqueueBatchRequest(tuple(map(words.enqueue_request, commands)))
+            many = await self._asking.ask("enqueueBatch", request, wire.EnqueueBatchResponse)
+            assert many is not None
+            found = words.enqueue_outcomes(many)
+        return [self._as_first(*pair) for pair in zip(commands, found, strict=True)]
+
+    def _as_first(self, command: Enqueue, outcome: Outcome) -> Outcome:
+        """An item under a request id of ours can only be a duplicate of itself."""
+        if not isinstance(outcome, Accepted) or not outcome.duplicate:
+            return outcome
+        if not (command.payload.request_id or "").startswith(self._prefix):
+            return outcome
+        return msgspec.structs.replace(outcome, duplicate=False)
+
+    async def _send_completes(self, commands: Sequence[Complete]) -> Sequence[Outcome]:
+        return await self._all(commands, self._ask_completes)
+
+    async def _ask_completes(self, commands: Sequence[Complete]) -> list[Outcome]:
+        if len(commands) == 1:
+            token = wire.TokenRequest(commands[0].token)
+            await self._asking.ask("complete", token, wire.TokenResponse)
+            return [Done()]
+        request = wire.TokenBatchRequest(tuple([command.token for command in commands]))
+        response = await self._asking.ask("completeBatch", request, wire.TokenBatchResponse)
+        assert response is not None
+        return words.token_outcomes(response)
+
+    async def _all(self, commands: Sequence[C], ask: Send[C]) -> list[Outcome]:
+        """What the node could not take at the moment is asked again, by itself."""
+        outcomes = await self._each_or_all(commands, ask)
+        patience = None
+        while left := [i for i, one in enumerate(outcomes) if isinstance(one, Unavailable)]:
+            patience = patience or Patience(self._asking)
+            failure = outcomes[left[0]]
+            assert isinstance(failure, Unavailable)
+            try:
+                await patience.wait(failure)
+                again = await self._each_or_all([commands[i] for i in left], ask)
+            except OmniRelayError as last:
+                return [last if isinstance(one, Unavailable) else one for one in outcomes]
+            for index, outcome in zip(left, again, strict=True):
+                outcomes[index] = outcome
+        return outcomes
+
+    async def _each_or_all(self, commands: Sequence[C], ask: Send[C]) -> list[Outcome]:
+        """Callers who know nothing of one another travel together: what is wrong with the words of
+        one must not be the refusal of all."""
+        try:
+            return await ask(commands)
+        except (InvalidArgument, TooLarge) as error:
+            if len(commands) == 1:
+                return [error]
+        except OmniRelayError as error:
+            if len(commands) == 1 and _is_about_the_command(error):
+                return [error]
+            raise
+        half = len(commands) // 2
+        first = await self._each_or_all(commands[:half], ask)
+        return first + await self._each_or_all(commands[half:], ask)
+
+
+def _is_about_the_command(error: OmniRelayError) -> bool:
+    return isinstance(error, ResourceExhausted) or error.status in (
+        "FAILED_PRECONDITION",
+        "NOT_FOUND",
+        "PERMISSION_DENIED",
+    )
+
+
+def _size(command: Enqueue) -> int:
+    return wire_size(command.payload)
