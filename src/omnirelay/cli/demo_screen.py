@@ -114,6 +114,7 @@ class LiveScreen:
         return None  # the table is drawn ten times a second anyway
 
     def _render(self) -> RenderableType:
+        """On a thread of the display: it draws copies, since the demo goes on meanwhile."""
         board = self._board
         counts = Table.grid(padding=(0, 3))
         counts.add_row(
@@ -125,12 +126,12 @@ class LiveScreen:
             f"sequence {board.sequence}",
         )
         parts = Table("process", "wire", "pid", "", box=None, header_style="bold")
-        for name, part in board.parts.items():
+        for name, part in list(board.parts.items()):
             parts.add_row(name, part.via, str(part.pid), _STATES.get(part.state, part.state))
         holders = Table("holder", "item", "attempt", "fence", expand=False)
         for held in sorted(board.holdings.values(), key=lambda held: held.peer):
             holders.add_row(held.peer, str(held.item), str(held.attempt), str(held.fence))
-        notes = [Text(f"  {note}", style="dim") for note in self._notes]
+        notes = [Text(f"  {note}", style="dim") for note in list(self._notes)]
         side_by_side = Table.grid(padding=(0, 4))
         side_by_side.add_row(parts, holders)
         return Group(Text(f"stage {self._title}", style="bold"), counts, side_by_side, *notes)
