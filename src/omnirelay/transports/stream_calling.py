@@ -94,14 +94,7 @@ class Calling:
     async def _send_all(self, messages: AsyncIterator[bytes]) -> None:
         try:
             async for message in messages:
-                if len(message) > self._line.body_bytes_max:
-                    raise TooLarge(
-                        f"the message has {len(message)} bytes, the limit is "
-                        f"{self._line.body_bytes_max}"
-                    )
-                await self._outgoing.take(len(message))
-                await self._line.writable()
-                self._line.send(MessageFrame(self._id, message))
+                await self._send(message)
         except Exception as failure:
             # Not the end of what it had to say: the node must not take half of it for all, and
             # whoever waits for the answer must hear what went wrong.
@@ -110,6 +103,17 @@ class Calling:
             self.fail(failure)
         else:
             self._line.send(EndFrame(self._id))
+        finally:
+            if isinstance(messages, AsyncGenerator):
+                await messages.aclose()
+
+    async def _send(self, message: bytes) -> None:
+        size, size_max = len(message), self._line.body_bytes_max
+        if size > size_max:
+            raise TooLarge(f"the message has {size} bytes, the limit is {size_max}")
+        await self._outgoing.take(size)
+        await self._line.writable()
+        self._line.send(MessageFrame(self._id, message))
 
 
 class Reading(AsyncGenerator[bytes, None]):
