@@ -74,12 +74,12 @@ class Follower:
 
     async def run(self) -> None:
         try:
-            await self._feed_for_ever()
+            await self._feed_till_the_end()
         finally:
             await self._reader.close()
 
-    async def _feed_for_ever(self) -> None:
-        while True:
+    async def _feed_till_the_end(self) -> None:
+        while not self._bell.is_over:
             try:
                 await self._feed()
             except asyncio.CancelledError:

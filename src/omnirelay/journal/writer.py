@@ -3,6 +3,7 @@
 from omnirelay.journal.backend import Head, JournalBackend
 from omnirelay.journal.format import seal
 from omnirelay.lease.records import Record
+from omnirelay.model.ports import stopwatch
 
 
 class Writer:
@@ -11,6 +12,8 @@ class Writer:
         self._identity = (backend.shard, epoch, node)
         self.last = head.last
         self.link = head.checksum
+        self.append_s = 0.0
+        """How long the store took for the last envelope."""
 
     async def append(
         self, records: list[Record], depths: tuple[list[int], list[int]], time: int
@@ -19,5 +22,7 @@ class Writer:
         sealed = seal(
             records, depths, head=self._identity, first=self.last + 1, time=time, prev=self.link
         )
+        began = stopwatch()
         await self._backend.append(sealed, expected=self.last)
+        self.append_s = stopwatch() - began
         self.last, self.link = sealed.last, sealed.checksum

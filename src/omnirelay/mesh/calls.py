@@ -19,9 +19,9 @@ def unheard(outcomes: Sequence[Outcome]) -> None:
 class Call:
     """Commands that travel together; each has its own outcome. Enqueues among them may wait for
     backpressure to end, until `wait_ms` has passed; those before them are durable by then, and
-    `settled` counts them."""
+    `settled` counts them. A caller that has gone sets `withdrawn`: what waits waits no more."""
 
-    __slots__ = ("commands", "deadline", "outcomes", "reply", "settled", "wait_ms")
+    __slots__ = ("commands", "deadline", "outcomes", "reply", "settled", "wait_ms", "withdrawn")
 
     def __init__(
         self, commands: Sequence[Command], reply: Reply = unheard, *, wait_ms: int | None = None
@@ -32,6 +32,7 @@ class Call:
         self.deadline: int | None = None
         self.outcomes: list[Outcome] = []
         self.settled = 0
+        self.withdrawn = False
 
 
 class LeaseReply(Answer, frozen=True, gc=False):

@@ -31,7 +31,11 @@ class Desk:
 
     async def call(self, call: Call) -> Sequence[Outcome]:
         """One outcome a command, in order. Raises Overloaded or Closed."""
-        return await self._expect(call)
+        try:
+            return await self._expect(call)
+        except asyncio.CancelledError:
+            call.withdrawn = True
+            raise
 
     async def lease(self, call: LeaseCall) -> tuple[Leased, ...]:
         """Empty if nothing came within the wait. A caller that is cancelled keeps no lease."""

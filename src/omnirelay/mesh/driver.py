@@ -2,10 +2,11 @@
 
 Handing a call to the shard's thread and its answer back costs two changes of thread, more than a
 quick sync itself. But a loop that waits for a slow disk serves nobody else, so after a slow turn
-the shard's own thread takes over for a while (docs/adr/0006).
+the shard's own thread takes over until the disk is quick again (docs/adr/0006).
 """
 
 import asyncio
+import threading
 
 from omnirelay.mesh.calls import AnyCall
 from omnirelay.mesh.shard import Shard
@@ -14,28 +15,42 @@ from omnirelay.model.ports import stopwatch
 SLOW_S = 0.010
 """A turn that takes longer than this is for the shard's own thread."""
 BACK_AFTER_S = 1.0
+BACK_LATEST_S = 60.0
+"""A disk that is slow again as soon as it is trusted again is trusted less and less."""
 
 
 class LoopDriver:
-    """Only over a store that blocks. Offered to from its loop's thread alone."""
+    """Only over a store that blocks. Made on its loop's thread; offered to from any."""
 
     def __init__(self, shard: Shard, loop: asyncio.AbstractEventLoop) -> None:
         self._shard = shard
         self._loop = loop
+        self._thread = threading.get_ident()
         self._is_due = False
+        self._away_s = BACK_AFTER_S
         self._away_until = 0.0
+        self._back_at = 0.0
 
     def offer(self, call: AnyCall) -> None:
-        if self._away_until:
-            if stopwatch() < self._away_until:
-                self._shard.offer(call)
-                return
-            self._away_until = 0.0
+        if self._away_until and not self._may_come_back():
+            self._shard.offer(call)
+            return
+        if threading.get_ident() != self._thread:
+            self._shard.offer(call)  # somebody gives back what was leased for a loop that ended
+            return
         self._shard.put(call)
         if not self._is_due:
             # All that comes in during this turn of the loop goes into one turn of the shard.
             self._is_due = True
             self._loop.call_soon(self._drive)
+
+    def _may_come_back(self) -> bool:
+        """When time is up and the last commit, made on the other thread, was quick."""
+        now = stopwatch()
+        if now < self._away_until or self._shard.tally.append_s > SLOW_S:
+            return False
+        self._away_until, self._back_at = 0.0, now
+        return True
 
     def _drive(self) -> None:
         self._is_due = False
@@ -45,4 +60,9 @@ class LoopDriver:
         finally:
             ended = stopwatch()
             if ended - began > SLOW_S:
-                self._away_until = ended + BACK_AFTER_S
+                self._go_away(ended)
+
+    def _go_away(self, now: float) -> None:
+        is_again = self._back_at and now - self._back_at < self._away_s
+        self._away_s = min(2 * self._away_s, BACK_LATEST_S) if is_again else BACK_AFTER_S
+        self._away_until = now + self._away_s

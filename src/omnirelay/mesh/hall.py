@@ -30,10 +30,7 @@ class Hall:
             return
         if type(call) is Call:
             if not turn.handle(call, beats):
-                wait = self._options.enqueue_wait_ms if call.wait_ms is None else call.wait_ms
-                call.deadline = turn.now + wait
-                self.is_empty = False
-                self._enqueues.add(call)
+                self._await_room(turn, call)
             return
         assert isinstance(call, LeaseCall)
         if call.withdrawn:
@@ -42,6 +39,15 @@ class Hall:
         behind = call.wait_ms > 0 and self._leases.has_group(call.resource_types)
         if behind or not turn.lease(call):
             self._await_work(turn, call)
+
+    def _await_room(self, turn: Turn, call: Call) -> None:
+        if len(self._enqueues) >= limits.WAITERS_MAX:
+            _refuse_rest(turn, call)
+            return
+        wait = self._options.enqueue_wait_ms if call.wait_ms is None else call.wait_ms
+        call.deadline = turn.now + wait
+        self.is_empty = False
+        self._enqueues.add(call)
 
     def _await_work(self, turn: Turn, call: LeaseCall) -> None:
         if call.wait_ms <= 0:
@@ -62,6 +68,8 @@ class Hall:
             call = self._enqueues.pop()
             if call is None:
                 break
+            if call.withdrawn:
+                continue  # its caller was told nothing, or that it is too late
             if not turn.handle(call, {}):
                 self._enqueues.put_back(call)
                 break
@@ -75,8 +83,8 @@ class Hall:
         if len(self._enqueues):
             self.resume_enqueues(turn)
             for late in self._enqueues.overdue(turn.now):
-                late.wait_ms = 0
-                turn.handle(late, {})
+                if not late.withdrawn:
+                    _refuse_rest(turn, late)
         self.is_empty = not len(self._leases) and not len(self._enqueues)
 
     def _send_away(self, turn: Turn, why: OmniRelayError) -> None:
@@ -112,6 +120,12 @@ class Hall:
         calls: list[AnyCall] = [*self._leases.clear(), *self._enqueues.clear()]
         self.is_empty = True
         return calls
+
+
+def _refuse_rest(turn: Turn, call: Call) -> None:
+    """Decide what is left of it without waiting for room."""
+    call.wait_ms = 0
+    turn.handle(call, {})
 
 
 def _is_new_work(call: AnyCall) -> bool:

@@ -18,11 +18,11 @@ from omnirelay.journal.writer import Writer
 from omnirelay.lease.answers import Answer, answer
 from omnirelay.lease.commands import Inspect, ListDead, ReadStats, StartEpoch
 from omnirelay.lease.state import QueueState
-from omnirelay.mesh.calls import AnyCall, Call
+from omnirelay.mesh.calls import AnyCall
 from omnirelay.mesh.hall import Hall
 from omnirelay.mesh.keeper import Keeper, Slowest
 from omnirelay.mesh.recovery import recover
-from omnirelay.mesh.refusal import append_refusal, commands_of, not_serving, refused
+from omnirelay.mesh.refusal import answer_rest, append_refusal, not_serving, refuse_turn, refused
 from omnirelay.mesh.rest import LoopRest, Rest, run_now
 from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.mesh.tally import Tally
@@ -280,7 +280,7 @@ class Shard:
             self._play(turn, calls)
         except Exception as bug:
             log.exception("shard %s met a bug", self.name)
-            error = OmniRelayError(f"nothing was changed: {type(bug).__name__}: {bug}")
+            error = OmniRelayError(f"nothing was changed: {type(bug).__name__}, see the node's log")
             concerned = turn.concerned(calls)
             waiting = self._refuse_all(error)
             for call in concerned:
@@ -313,17 +313,15 @@ class Shard:
             try:
                 await self._writer.append(turn.records, (turn.pending, turn.active), turn.now)
             except Exception as error:
-                refusal = append_refusal(error)
-                for parted in turn.parted:
-                    parted.outcomes = refused(parted, refusal)[: len(parted.outcomes)]
-                for call, _ in turn.replies:
-                    call.reply(refused(call, refusal))
+                refuse_turn(turn, refusal := append_refusal(error))
                 if isinstance(error, OmniRelayError):
                     raise
+                log.exception("shard %s: the journal failed", self.name)
                 raise refusal from error
             failpoint("shard.after_append")
             self.bell.ring(self._writer.last)
             self.tally.note(turn.records, self.state)
+            self.tally.append_s = self._writer.append_s
         for parted in turn.parted:
             parted.settled = len(parted.outcomes)
         for call, outcomes in turn.replies:
@@ -381,9 +379,7 @@ class Shard:
                 break  # a late caller's thread has answered it
         refusal = not_serving(self.name, error)
         for call in waiting:
-            known = call.outcomes if isinstance(call, Call) else []
-            rest = commands_of(call)[len(known) :]
-            call.reply([*known, *(self._read(command) or refusal for command in rest)])
+            answer_rest(call, refusal, self._read)
         return waiting
 
     def _read(self, command: object) -> Answer | None:

@@ -14,6 +14,8 @@ class Tally:
         self.kinds: Counter[type[Record]] = Counter()
         self.dead_lettered = 0
         self.commits = 0
+        self.append_s = 0.0
+        """How long the store took for the last commit."""
         self.on_backpressure: Callable[[bool, int], None] | None = None
         """Told, on the thread of the turn, that backpressure began or ended, and at which depth."""
         self._was_paused = False

@@ -22,7 +22,7 @@ from omnirelay.lease.state import QueueState
 from omnirelay.mesh.calls import Call, LeaseCall, LeaseReply, Outcome
 from omnirelay.model import limits
 from omnirelay.model.errors import Backpressure, InvalidArgument, NothingToLease, OmniRelayError
-from omnirelay.model.items import Token
+from omnirelay.model.items import Token, wire_size
 from omnirelay.model.ports import Ids
 
 if TYPE_CHECKING:
@@ -60,7 +60,11 @@ class Turn:
             self.pending.append(len(state.pending))
             self.active.append(len(state.active))
         if type(command) is Enqueue:
-            self._bytes += len(command.payload.body) * 4 // 3 + 256
+            payload = command.payload
+            # Nearly all have none, and then the body is what counts.
+            self._bytes += (
+                wire_size(payload) if payload.attributes else len(payload.body) * 4 // 3 + 256
+            )
         return answer(state, command, records, self.now, self.options)
 
     def decide_only(self, command: StartEpoch) -> None:
@@ -85,16 +89,17 @@ class Turn:
         return list(known)
 
     def beat(self, calls: Sequence[Call | LeaseCall]) -> dict[tuple[str, Token], Outcome]:
-        """All heartbeats of these calls, one record for each principal. They go first: a holder
-        that was in time must not lose to the expiry of the same turn."""
-        tokens: dict[str, dict[Token, None]] = {}
+        """All heartbeats of these calls, one record for each proof of a principal. They go first: a
+        holder that was in time must not lose to the expiry of the same turn."""
+        tokens: dict[tuple[str, str | None], dict[Token, None]] = {}
         for call in calls:
             for command in call.commands if type(call) is Call else ():
                 if type(command) is Heartbeat:
-                    tokens.setdefault(command.principal, {}).update(dict.fromkeys(command.tokens))
+                    who = (command.principal, command.proof)
+                    tokens.setdefault(who, {}).update(dict.fromkeys(command.tokens))
         outcomes: dict[tuple[str, Token], Outcome] = {}
-        for principal, named in tokens.items():
-            beats = self.apply(Heartbeat(tokens=tuple(named), principal=principal))
+        for (principal, proof), named in tokens.items():
+            beats = self.apply(Heartbeat(tokens=tuple(named), principal=principal, proof=proof))
             assert isinstance(beats, Beats)
             for token, outcome in zip(named, beats.outcomes, strict=True):
                 outcomes[(principal, token)] = outcome
@@ -123,6 +128,7 @@ class Turn:
     def lease(self, call: LeaseCall) -> bool:
         """Grant what the call asks for, as far as there is any. False: there is nothing yet."""
         leases: list[Leased] = []
+        size = 0
         self.in_hand = call
         try:
             _check(call)
@@ -146,6 +152,9 @@ class Turn:
                 leases.extend(granted)
                 if len(leases) >= call.max_items or len(self.records) == recorded:
                     break  # no record: a repeat, which gets what is left of its leases, not more
+                size += wire_size(leases[-1].payload)
+                if size >= limits.PAGE_BYTES_MAX:
+                    break  # what no answer could carry would be leased to nobody
         except OmniRelayError as refused:
             self.replies.append((call, (refused,)))
             return True

@@ -2,12 +2,13 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 
 from omnirelay.mesh.calls import Call, LeaseCall
 
 Types = tuple[str, ...] | None
+_LOOK_AFTER = 1024
 
 
 class LeaseWaiters:
@@ -18,6 +19,7 @@ class LeaseWaiters:
         self._deadlines: list[tuple[int, int, LeaseCall]] = []
         self._waiting: set[LeaseCall] = set()
         self._numbers = count()
+        self._added = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -27,6 +29,23 @@ class LeaseWaiters:
         self._groups.setdefault(call.resource_types, deque()).append((number, call))
         heappush(self._deadlines, (call.deadline, number, call))
         self._waiting.add(call)
+        self._added += 1
+        if self._added > max(_LOOK_AFTER, 2 * len(self._waiting) // 3):
+            self._forget_withdrawn()
+
+    def _forget_withdrawn(self) -> None:
+        """Callers that come, wait and leave must not fill the hall behind one who stays. Looked for
+        once in so many arrivals that it costs each of them next to nothing."""
+        self._added = 0
+        self._waiting = {call for call in self._waiting if not call.withdrawn}
+        for types, group in list(self._groups.items()):
+            kept = deque(entry for entry in group if entry[1] in self._waiting)
+            if kept:
+                self._groups[types] = kept
+            else:
+                del self._groups[types]
+        self._deadlines = [entry for entry in self._deadlines if entry[2] in self._waiting]
+        heapify(self._deadlines)
 
     def has_group(self, types: Types) -> bool:
         return types in self._groups and self._front(types) is not None

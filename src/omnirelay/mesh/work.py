@@ -5,7 +5,8 @@ What was leased but never reached the caller goes back at once, untried.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sized
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from omnirelay.lease.commands import Command, Complete, Heartbeat, Release
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from omnirelay.lease.answers import Leased
     from omnirelay.model.items import Token
 
+_AHEAD = 2
+"""Grants that may wait to be sent: one leaves while the next is made."""
+
 
 class Work:
     def __init__(self, component: Component) -> None:
@@ -29,19 +33,24 @@ class Work:
         self, meta: RequestMeta, messages: AsyncIterator[WorkRequest]
     ) -> AsyncGenerator[WorkResponse]:
         shift = _Shift(self._component, meta)
-        tasks = [asyncio.create_task(shift.read(messages)), asyncio.create_task(shift.grant())]
+        reading = asyncio.create_task(shift.read(messages))
+        granting = asyncio.create_task(shift.grant())
+        for task in (reading, granting):
+            task.add_done_callback(shift.look_up)
         try:
-            async for response in shift.responses(tasks[0]):
-                yield response
+            async with aclosing(shift.responses(reading, granting)) as responses:
+                async for response in responses:
+                    yield response
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            reading.cancel()
+            granting.cancel()
+            await asyncio.gather(reading, granting, return_exceptions=True)
             shift.hand_back()
 
 
 class _Shift:
-    """One caller at work, from its first message to its last."""
+    """One caller at work, from its first message to its last. A caller that does not read what it
+    is sent is neither read nor granted more."""
 
     def __init__(self, component: Component, meta: RequestMeta) -> None:
         self._component = component
@@ -49,25 +58,29 @@ class _Shift:
         self._wanted = WorkRequest()
         self._credits = 0
         self._more = asyncio.Event()
-        self._out: deque[WorkResponse] = deque()
+        self._out: deque[tuple[WorkResult, ...]] = deque()
         self._leased: deque[tuple[Leased, ...]] = deque()
         self._ready = asyncio.Event()
+        self._room = asyncio.Event()
 
     async def read(self, messages: AsyncIterator[WorkRequest]) -> None:
         is_first = True
-        try:
-            async for message in messages:
-                if is_first:
-                    self._wanted, is_first = message, False
-                self._credits = min(self._credits + message.credits, limits.BATCH_MAX)
-                if self._credits:
-                    self._more.set()
-                results = await self._settle(message)
-                if results:
-                    self._out.append(WorkResponse(results=results))
-                    self._ready.set()
-        finally:
-            self._ready.set()
+        async for message in messages:
+            if is_first:
+                self._wanted, is_first = message, False
+            self._credits = min(self._credits + message.credits, limits.BATCH_MAX)
+            if self._credits:
+                self._more.set()
+            results = await self._settle(message)
+            if results:
+                self._out.append(results)
+                self._ready.set()
+                await self._await_room(self._out, limits.STREAM_WINDOW_MESSAGES_MAX)
+
+    async def _await_room(self, line: Sized, most: int) -> None:
+        while len(line) >= most:
+            self._room.clear()
+            await self._room.wait()
 
     async def _settle(self, message: WorkRequest) -> tuple[WorkResult, ...]:
         meta = self._meta
@@ -96,8 +109,10 @@ class _Shift:
         )
 
     async def grant(self) -> None:
+        """Ends only by what refuses a lease: bad wishes, or a node that takes no more work."""
         while True:
             await self._more.wait()
+            await self._await_room(self._leased, _AHEAD)
             leases = await self._component.lease(
                 self._meta,
                 self._wanted,
@@ -111,21 +126,31 @@ class _Shift:
                 self._leased.append(leases)
                 self._ready.set()
 
-    async def responses(self, reading: "asyncio.Task[None]") -> AsyncGenerator[WorkResponse]:
+    def look_up(self, _ended: object) -> None:
+        self._ready.set()
+
+    async def responses(
+        self, reading: "asyncio.Task[None]", granting: "asyncio.Task[None]"
+    ) -> AsyncGenerator[WorkResponse]:
         """Until the caller has said its last and everything it asked for is answered."""
         while True:
             self._ready.clear()
+            has_ended = reading.done()
+            # Whoever asks for the next response has sent the one before; only then it is off the
+            # list, and what is on it at the end is handed back.
             while self._out:
-                yield self._out.popleft()
+                yield WorkResponse(results=self._out[0])
+                self._out.popleft()
+                self._room.set()
             while self._leased:
-                # Off the list as it leaves: what is still there at the end is handed back.
-                yield WorkResponse(leases=tuple(map(lease_response, self._leased.popleft())))
-            if reading.done():
-                if reading.exception() is not None:
-                    reading.result()
-                if not self._out:
-                    return
-                continue
+                yield WorkResponse(leases=tuple(map(lease_response, self._leased[0])))
+                self._leased.popleft()
+                self._room.set()
+            if has_ended:
+                reading.result()  # raises what was wrong with the caller's messages
+                return
+            if granting.done():
+                granting.result()
             await self._ready.wait()
 
     def hand_back(self) -> None:

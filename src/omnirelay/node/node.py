@@ -87,9 +87,12 @@ class Node:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        """Who waits for work or follows events is sent away at once; calls under way finish."""
         self.drain()
         for shard in self.shards.values():
             shard.close()
+        for engine in self._engines.values():
+            engine.end_events()
         await self._closing.aclose()
 
     async def _open(self) -> None:
@@ -114,15 +117,20 @@ class Node:
         )
         self.procedures = [procedure.name for procedure in registry]
         pages = control_pages(self, self._identity, clock=self._clock, sampling=sampling)
+        self._closing.push_async_callback(self._stop_inbounds)
         for inbound in build_inbounds(
             self.settings, dispatcher, self._identity, clock=self._clock, pages=pages
         ):
             await inbound.start()
             self._inbounds.append(inbound)
-            self._closing.push_async_callback(inbound.stop, self.settings.grace_s)
         if self._identity.tls is not None:
             self._keep(self._reload())
         log.info("node %s serves %s", self.node_id, ", ".join(self.urls.values()))
+
+    async def _stop_inbounds(self) -> None:
+        """Together: the grace is the node's, not each door's."""
+        grace_s = self.settings.grace_s
+        await asyncio.gather(*(inbound.stop(grace_s) for inbound in self._inbounds))
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> None:
         """Run beside the doors, until the node closes."""

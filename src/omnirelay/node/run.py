@@ -28,18 +28,27 @@ async def _serve(settings: NodeSettings, ready: Callable[[Node], None] | None) -
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    async with Node(settings) as node:
-        if settings.ready_file is not None:
-            write_ready_file(Path(settings.ready_file), node)
-        if ready is not None:
-            ready(node)
-        await stopping.wait()
-    if settings.ready_file is not None:
-        _remove(Path(settings.ready_file))
+    file = None if settings.ready_file is None else Path(settings.ready_file)
+    _remove(file)  # one that a killed process left says nothing about this one
+    try:
+        async with Node(settings) as node:
+            if file is not None:
+                write_ready_file(file, node)
+            if ready is not None:
+                ready(node)
+            await stopping.wait()
+            _remove(file)
+    finally:
+        _remove(file)
 
 
-def _remove(path: Path) -> None:
-    path.unlink(missing_ok=True)
+def _remove(file: Path | None) -> None:
+    if file is None:
+        return
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidOption(f"ready_file is {file}: {error.strerror}") from error
 
 
 def write_ready_file(path: Path, node: Node) -> None:

@@ -1,6 +1,8 @@
 """What a node can be told: the keys of omnirelay.toml, their defaults and their bounds."""
 
 import re
+from ipaddress import ip_address
+from math import isfinite
 from pathlib import Path
 
 import msgspec
@@ -70,7 +72,12 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def is_local(self) -> bool:
-        return self.path is not None or self.host in ("127.0.0.1", "::1", "localhost")
+        if self.path is not None or self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
 
 
 def place(name: str, text: str | None) -> Place | None:
@@ -100,6 +107,27 @@ def check(settings: NodeSettings) -> None:
             f"{', '.join(open_to_all)} would listen beyond loopback while nobody can be proved: "
             f"configure [identity], or say --insecure"
         )
+    _check_numbers(settings)
+    _check_namespaces(settings)
+
+
+def _check_numbers(settings: NodeSettings) -> None:
+    if not isfinite(settings.grace_s) or not 0 <= settings.grace_s <= 3600:
+        raise InvalidOption(f"grace_s is {settings.grace_s}, must be 0 to 3600")
+    rate, burst = settings.limits.rate_per_s, settings.limits.burst
+    if rate is not None and (not isfinite(rate) or rate <= 0):
+        raise InvalidOption(f"limits.rate_per_s is {rate}, must be above 0, or left out")
+    if burst < 1:
+        raise InvalidOption(f"limits.burst is {burst}, must be at least 1")
+
+
+def _check_namespaces(settings: NodeSettings) -> None:
+    named = settings.namespace
+    if not settings.all_namespaces():
+        raise InvalidOption("a node needs at least one namespace")
+    for name in named:
+        if named.count(name) > 1:
+            raise InvalidOption(f"the namespace {name[:80]!r} is named twice")
     for name in settings.all_namespaces():
         if name == CONTROL:
             raise InvalidOption(f"the namespace {CONTROL!r} is the control plane's own")

@@ -68,10 +68,13 @@ class Deadline:
         expires_ms = request.meta.expires_ms
         if expires_ms is None:
             return await next_(request)
+        time = asyncio.timeout(self._left_s(expires_ms))
         try:
-            async with asyncio.timeout(self._left_s(expires_ms)):
+            async with time:
                 reply = await next_(request)
         except TimeoutError:
+            if not time.expired():
+                raise  # the handler's own, which is no deadline of the caller's
             raise _too_late() from None
         if isinstance(reply, Stream):
             return Stream(self._timed(expires_ms, reply.messages))
@@ -82,10 +85,13 @@ class Deadline:
     ) -> AsyncGenerator[bytes]:
         async with aclosing(messages):
             while True:
+                time = asyncio.timeout(self._left_s(expires_ms))
                 try:
-                    async with asyncio.timeout(self._left_s(expires_ms)):
+                    async with time:
                         message = await anext(messages, None)
                 except TimeoutError:
+                    if not time.expired():
+                        raise
                     raise _too_late() from None
                 if message is None:
                     return
@@ -132,9 +138,11 @@ class AccessLog:
         if not access.isEnabledFor(logging.INFO):
             return await next_(request)
         began = self._clock.monotonic_ms()
-        outcome = "OK"
+        outcome = OmniRelayError.code  # of whatever else ends it: a bug
         try:
-            return await next_(request)
+            reply = await next_(request)
+            outcome = "OK"
+            return reply
         except OmniRelayError as error:
             outcome = error.code
             raise

@@ -1,8 +1,9 @@
 """The headers of CONTRACT §1, read once for every transport that has headers."""
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from math import ceil, isfinite
+from math import ceil
 from urllib.parse import quote, unquote
 
 from omnirelay.model import limits
@@ -23,6 +24,11 @@ DEADLINE = "rpc-deadline"
 PEER_ID = "x-peer-id"
 
 PROTOCOL = "omnirelay-v1"
+
+# Python's own `float` would also take signs, underscores, nan and the digits of any script.
+_NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{0,15})?")
+_MESSAGE_CHARS = 1024
+"""Of an error's text in a header; common readers give up at 8 KB a line. The body has all."""
 
 
 class Headers:
@@ -97,11 +103,8 @@ def expiry(values: Mapping[str, str], clock: Clock) -> int | None:
 
 
 def _ttl_ms(text: str) -> int:
-    try:
-        ttl = float(text)
-    except ValueError:
-        ttl = -1.0
-    if not isfinite(ttl) or not 0 <= ttl <= limits.WAIT_MS_MAX * 24:
+    ttl = float(text) if _NUMBER.fullmatch(text.strip()) else -1.0
+    if not 0 <= ttl <= limits.WAIT_MS_MAX * 24:
         raise InvalidArgument(f"Rpc-Ttl-Ms is {text[:40]!r}, must be milliseconds of at most a day")
     return ceil(ttl)
 
@@ -143,12 +146,20 @@ def error_headers(error: OmniRelayError) -> dict[str, str]:
     headers = {
         "Rpc-Status": error.status,
         "Rpc-Error-Code": quote(error.code),
-        "Rpc-Error-Message": quote(error.message[: limits.ERROR_CHARS_MAX]),
+        "Rpc-Error-Message": _cut(quote(error.message[:_MESSAGE_CHARS])),
     }
     seconds = retry_after_s(error)
     if seconds is not None:
         headers["Retry-After"] = str(seconds)
     return headers
+
+
+def _cut(encoded: str) -> str:
+    """Not in the middle of a character."""
+    if len(encoded) <= 3 * _MESSAGE_CHARS:
+        return encoded
+    whole = encoded[: 3 * _MESSAGE_CHARS].rpartition("%")[0]
+    return quote(unquote(whole, errors="ignore"))
 
 
 def plain(value: str) -> str:

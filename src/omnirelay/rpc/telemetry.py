@@ -23,9 +23,11 @@ class Metrics:
 
     async def __call__(self, request: Request, procedure: Procedure, next_: Handler) -> Reply:
         began = stopwatch()
-        outcome = "OK"
+        outcome = OmniRelayError.status  # of whatever else ends it: a bug
         try:
-            return await next_(request)
+            reply = await next_(request)
+            outcome = "OK"
+            return reply
         except OmniRelayError as error:
             outcome = error.status
             raise
@@ -74,9 +76,18 @@ class Tracing:
             record_exception=False,  # its text may hold what a caller sent
             set_status_on_exception=False,
         ) as span:
+            failed: type[OmniRelayError] | OmniRelayError | None = OmniRelayError
             try:
-                return await next_(request)
+                reply = await next_(request)
+                failed = None
+                return reply
             except OmniRelayError as error:
-                span.set_attribute("error.code", error.code)
-                span.set_status(Status(StatusCode.ERROR, error.status))
+                failed = error
                 raise
+            except asyncio.CancelledError:
+                failed = Cancelled
+                raise
+            finally:
+                if failed is not None:
+                    span.set_attribute("error.code", failed.code)
+                    span.set_status(Status(StatusCode.ERROR, failed.status))

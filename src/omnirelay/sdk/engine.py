@@ -171,6 +171,10 @@ class Engine:
         finally:
             await reader.close()
 
+    def end_events(self) -> None:
+        """Whoever follows events has seen the last of them here, and resumes elsewhere or later."""
+        self.shard.bell.close()
+
     def close(self) -> None:
         if self._closed:
             return
