@@ -1,5 +1,6 @@
 """Every example runs as its first lines say, and does what it says."""
 
+import os
 import re
 import shutil
 import signal
@@ -219,3 +220,29 @@ async def test_a_node_with_that_file_gives_each_client_its_role_and_no_more(secu
                 await compactor.enqueue("table", "web.clicks")
             with pytest.raises(PermissionDenied):
                 await stranger.drain()
+
+
+# -- the readme ---------------------------------------------------------------------------------
+
+
+def test_the_commands_of_the_readme_work_on_a_new_node(tmp_path: Path) -> None:
+    text = (EXAMPLES.parent / "README.md").read_text()
+    found = re.search(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    if shutil.which("curl") is None:
+        pytest.skip("there is no curl here")
+    with running(tmp_path, verb="dev") as node:
+        command = f"{sys.executable} -m omnirelay.cli"
+        script = found[1].replace("http://127.0.0.1:7400", node.urls["http"])
+        done = subprocess.run(
+            ["sh", "-ec", script.replace(".venv/bin/omnirelay", command)],
+            cwd=tmp_path,
+            env={**os.environ, "OMNIRELAY_URL": node.urls["http"]},
+            capture_output=True,
+            text=True,
+            timeout=WITHIN_S,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert '"sequenceId":' in done.stdout
+    assert "sales.orders" in done.stdout
