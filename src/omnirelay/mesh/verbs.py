@@ -11,11 +11,10 @@ from omnirelay.mesh.translate import (
     token_result,
 )
 from omnirelay.model.errors import InvalidPayload, OmniRelayError
-from omnirelay.model.items import Payload, to_time
+from omnirelay.model.items import to_time
 from omnirelay.rpc.meta import RequestMeta
 
 _SUCCESS = wire.TokenResponse(True)
-_NO_PAYLOAD = Payload("", "")
 
 
 class Verbs:
@@ -26,7 +25,7 @@ class Verbs:
         self, meta: RequestMeta, request: wire.EnqueueRequest
     ) -> wire.EnqueueResponse:
         if request.payload is None:
-            raise InvalidPayload("required", "a payload is required")
+            raise _no_payload()
         accepted = await self._component.one(enqueue_of(meta, request), Accepted)
         stats = wire.Depths(accepted.pending_count, accepted.active_lease_count)
         return wire.EnqueueResponse(stats, accepted.sequence_id, accepted.duplicate)
@@ -34,8 +33,11 @@ class Verbs:
     async def enqueue_batch(
         self, meta: RequestMeta, request: wire.EnqueueBatchRequest
     ) -> wire.EnqueueBatchResponse:
-        commands = [enqueue_of(meta, item) for item in request.items]
-        outcomes = await self._component.all(commands) if commands else ()
+        commands = [enqueue_of(meta, item) for item in request.items if item.payload is not None]
+        taken = iter(await self._component.all(commands) if commands else ())
+        outcomes = [
+            _no_payload() if item.payload is None else next(taken) for item in request.items
+        ]
         stats = depths_after(outcomes)
         if stats is None:
             read = await self._component.one(ReadStats(), Stats)
@@ -117,10 +119,14 @@ class Verbs:
         return _SUCCESS
 
 
+def _no_payload() -> InvalidPayload:
+    return InvalidPayload("required", "a payload is required")
+
+
 def enqueue_of(meta: RequestMeta, request: wire.EnqueueRequest) -> Enqueue:
-    """An item of a batch without a payload becomes one that is refused by itself."""
+    assert request.payload is not None
     return Enqueue(
-        payload=request.payload or _NO_PAYLOAD,
+        payload=request.payload,
         delay_ms=request.delay_ms,
         priority=request.priority,
         max_attempts=request.max_attempts,
