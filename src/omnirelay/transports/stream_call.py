@@ -113,6 +113,7 @@ class Call:
 
     def ended(self, task: "asyncio.Task[None]") -> None:
         """A bug is told without its text, as by the middleware that should have caught it."""
+        self.task = None  # it leads back here, and bodies would wait for the garbage collector
         self._line.share.give(self.cost)
         if self.incoming is not None:
             self.incoming.drop()

@@ -305,6 +305,8 @@ class Connection(asyncio.Protocol):
             self.send(Goodbye(body_of(error)))
         self._flush()
         self._closing_since_ms = self._host.clock.monotonic_ms()
+        self._splitter.clear()
+        self._hold_partial(0)
         if error is not None and self._transport.can_write_eof():
             # A socket closed with unread bytes takes back what was said last: let the caller hear
             # it and go. One that stays is cut by the next sweep but one.

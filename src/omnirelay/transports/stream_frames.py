@@ -178,6 +178,10 @@ class Splitter(Generic[F]):
         finally:
             del buffer[:start]
 
+    def clear(self) -> None:
+        """Forget what is unfinished; for who will read nothing more."""
+        self._buffer = bytearray()
+
     def _unpack(self, start: int, end: int) -> F:
         with memoryview(self._buffer) as view, view[start:end] as body:
             try:

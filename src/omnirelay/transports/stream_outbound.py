@@ -116,6 +116,7 @@ class StreamOutbound:
             reply = await calling.answered
         except BaseException:
             calling.cancel()
+            del calling  # it leads to the error, which leads back here and to the body
             raise
         if reply is None:
             return Stream(Reading(calling))
