@@ -50,7 +50,7 @@ test: lint ## everything the pipeline runs, ending with the reliability figures
 	$(BIN)/pytest -q -n $(JOBS) tests $(PYTEST_ARGS)
 	$(BIN)/python -m omnirelay.testing.figures
 
-demo: setup ## watch a worker die and a stalled one be fenced out
+demo: setup ## kill a worker and the node, let a zombie try; proved from the journal
 	$(BIN)/omnirelay demo
 
 bench: setup ## measure ours beside its limits and its peers; writes bench/results/latest.json
@@ -76,7 +76,7 @@ lock: ## resolve pyproject.toml again into the hashed lock (needs the network)
 	.lock-venv/bin/uv pip compile pyproject.toml --quiet --upgrade --extra bench --extra node --group dev \
 		--universal --python-version 3.11 --only-binary :all: --generate-hashes --no-annotate \
 		--custom-compile-command 'make lock' --output-file $(LOCK)
-	.lock-venv/bin/uv pip compile requirements/peers.in --quiet --upgrade --no-emit-index-url \
+	.lock-venv/bin/uv pip compile requirements/peers.in --quiet --upgrade \
 		--universal --python-version 3.11 --only-binary :all: --generate-hashes --no-annotate \
 		--custom-compile-command 'make lock' --output-file requirements/peers.lock
 
