@@ -44,8 +44,9 @@ class Work:
         finally:
             reading.cancel()
             granting.cancel()
-            await asyncio.gather(reading, granting, return_exceptions=True)
+            # Before the first await: a call that is cancelled twice gets no further than that.
             shift.hand_back()
+            await asyncio.gather(reading, granting, return_exceptions=True)
 
 
 class _Shift:
