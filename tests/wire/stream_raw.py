@@ -150,6 +150,10 @@ class RawStream:
         async with asyncio.timeout(self._patience_s):
             return await self._reader.read(size)
 
+    async def exactly(self, size: int) -> bytes:
+        async with asyncio.timeout(self._patience_s):
+            return await self._reader.readexactly(size)
+
     async def ending(self) -> list[FromNode]:
         """All that still comes until the node closes."""
         async with asyncio.timeout(self._patience_s):
