@@ -1,8 +1,11 @@
 """Producing and working: the verbs every program calls, one at a time and in batches."""
 
+from collections.abc import Sequence
+
 from omnirelay.lease.answers import Accepted, Beat, Beats, Done, Returned, Stats
 from omnirelay.lease.commands import Complete, Enqueue, Fail, Heartbeat, ReadStats, Release
 from omnirelay.mesh import wire
+from omnirelay.mesh.calls import Outcome
 from omnirelay.mesh.component import Component, peer_of
 from omnirelay.mesh.translate import (
     depths_after,
@@ -10,7 +13,7 @@ from omnirelay.mesh.translate import (
     lease_response,
     token_result,
 )
-from omnirelay.model.errors import InvalidPayload, OmniRelayError
+from omnirelay.model.errors import InvalidPayload, OmniRelayError, Unavailable
 from omnirelay.model.items import to_time
 from omnirelay.rpc.meta import RequestMeta
 
@@ -34,7 +37,7 @@ class Verbs:
         self, meta: RequestMeta, request: wire.EnqueueBatchRequest
     ) -> wire.EnqueueBatchResponse:
         commands = [enqueue_of(meta, item) for item in request.items if item.payload is not None]
-        taken = iter(await self._component.all(commands) if commands else ())
+        taken = iter(_taken(await self._component.all(commands)) if commands else ())
         outcomes = [
             _no_payload() if item.payload is None else next(taken) for item in request.items
         ]
@@ -86,7 +89,7 @@ class Verbs:
                 for token in request.ownership_tokens
             ]
         )
-        return wire.TokenBatchResponse(tuple(map(token_result, outcomes)))
+        return wire.TokenBatchResponse(tuple(map(token_result, _taken(outcomes))))
 
     async def complete(self, meta: RequestMeta, request: wire.TokenRequest) -> wire.TokenResponse:
         token = request.ownership_token
@@ -105,7 +108,7 @@ class Verbs:
                 for token in request.ownership_tokens
             ]
         )
-        return wire.TokenBatchResponse(tuple(map(token_result, outcomes)))
+        return wire.TokenBatchResponse(tuple(map(token_result, _taken(outcomes))))
 
     async def fail(self, meta: RequestMeta, request: wire.FailRequest) -> wire.FailResponse:
         returned = await self._component.one(fail_of(meta, request), Returned)
@@ -121,6 +124,15 @@ class Verbs:
 
 def _no_payload() -> InvalidPayload:
     return InvalidPayload("required", "a payload is required")
+
+
+def _taken(outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
+    """A node that could take nothing of a batch says so once, so that its caller turns to another
+    or tries again. Raises Unavailable."""
+    first = outcomes[0] if outcomes else None
+    if isinstance(first, Unavailable) and all(isinstance(one, Unavailable) for one in outcomes):
+        raise first
+    return outcomes
 
 
 def enqueue_of(meta: RequestMeta, request: wire.EnqueueRequest) -> Enqueue:

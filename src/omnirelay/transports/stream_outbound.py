@@ -99,6 +99,9 @@ class StreamOutbound:
         connection = self._connection
         if connection is None or not connection.is_open:
             connection = await self._opened()
+            if not connection.is_open:
+                # It was lost before we got to use it, and tells nobody a second time.
+                raise Unavailable(f"{self.url} closed the connection at once")
         size = len(request.body)
         if size > connection.body_bytes_max:
             raise TooLarge(f"the body has {size} bytes, the limit is {connection.body_bytes_max}")
