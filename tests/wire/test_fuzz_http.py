@@ -1,8 +1,6 @@
 """Every verb of a real node over HTTP, called with all that its OpenAPI description allows and with
 much that it does not: a good answer or a refusal in our words, never a fault."""
 
-import asyncio
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,10 +11,9 @@ from schemathesis.core.transport import Response
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import response_schema_conformance
 
-from omnirelay.node.node import Node
-from omnirelay.node.settings import NodeSettings
 from omnirelay.rpc.status import HTTP
 from omnirelay.testing import figures
+from tests.wire.node_apart import NodeApart
 
 VERBS = (
     "enqueue enqueueBatch lease leaseBatch heartbeat heartbeatBatch complete completeBatch fail "
@@ -28,40 +25,10 @@ TTL_MS = "40"
 """For those, which would wait for work, or for ever."""
 
 
-class Apart:
-    """A node on a loop in a thread of its own: the tool that calls it knows no loop."""
-
-    def __init__(self) -> None:
-        self.url = ""
-        self._ready = threading.Event()
-        self._loop = asyncio.new_event_loop()
-        self._stop = asyncio.Event()
-        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._run(),))
-
-    async def _run(self) -> None:
-        own = NodeSettings(
-            http="127.0.0.1:0", grpc="", stream="", journal="memory:", node_id="n", grace_s=0.2
-        )
-        async with Node(own) as node:
-            self.url = node.urls["http"]
-            self._ready.set()
-            await self._stop.wait()
-
-    def __enter__(self) -> "Apart":
-        self._thread.start()
-        assert self._ready.wait(8)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(8)
-        self._loop.close()
-
-
 @pytest.fixture(scope="module")
 def schema() -> Iterator[Any]:  # Any: what schemathesis makes of the description
-    with Apart() as node:
-        yield schemathesis.openapi.from_url(f"{node.url}/openapi.json")
+    with NodeApart(http="127.0.0.1:0") as node:
+        yield schemathesis.openapi.from_url(f"{node.urls['http']}/openapi.json")
 
 
 def test_every_verb_that_is_described_is_tried(schema: Any) -> None:
