@@ -135,3 +135,19 @@ def _check_namespaces(settings: NodeSettings) -> None:
             raise InvalidOption(
                 f"namespace {name[:80]!r} must be letters, digits, '.', '-' and '_', at most 128"
             )
+    _check_journals(settings)
+
+
+def _check_journals(settings: NodeSettings) -> None:
+    """A file has one owner, and one that is our own other queue would be hard to recognise."""
+    seen: dict[str, str] = {}
+    for name, own in settings.all_namespaces().items():
+        journal = own.journal or settings.journal
+        if journal is None or journal == "memory:":
+            continue
+        if journal in seen:
+            raise InvalidOption(
+                f"the namespaces {seen[journal]!r} and {name!r} share a journal: give each its own "
+                f"under [namespaces], or none, and each gets a file in the data folder"
+            )
+        seen[journal] = name
