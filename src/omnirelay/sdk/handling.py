@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from omnirelay.model import limits
 from omnirelay.model.ports import stopwatch
 from omnirelay.sdk.lease import DeadLetter, Lease, hand_back
 
@@ -53,9 +54,29 @@ class Handling:
         if isinstance(error, DeadLetter) or not isinstance(error, Exception):
             await hand_back(lease, error)
         else:
-            delay = None if self._retry is None else self._retry(lease, error)
-            await lease.fail(f"{type(error).__name__}: {error}", delay=delay)
+            await lease.fail(_words(error), delay=self._delay(error))
         return "failed"
+
+    def _delay(self, error: Exception) -> float | None:
+        """As the worker's policy says. One that cannot say leaves it to the queue: a lease that is
+        never reported would be kept alive for ever."""
+        if self._retry is None:
+            return None
+        try:
+            delay = self._retry(self.lease, error)
+            if delay is None or 0 <= delay <= limits.DELAY_MS_MAX / 1000:
+                return delay
+            log.error("the retry policy says %r seconds: the queue's own delay is used", delay)
+        except Exception:
+            log.exception("the retry policy failed: the queue's own delay is used")
+        return None
+
+
+def _words(error: Exception) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return f"{type(error).__name__}, which cannot be put into words"
 
 
 def _cancel(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[None]") -> None:

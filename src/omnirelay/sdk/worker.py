@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 SHORT_S = 0.1
 """Handlers that take longer than this do not profit from leases taken ahead."""
 AHEAD = 16
+SLACK_S = 10.0
+"""How much later than planned a worker may look for work and still be called healthy."""
 
 
 class Worker:
@@ -93,7 +95,7 @@ class Worker:
     @property
     def is_healthy(self) -> bool:
         """False when the loop that takes work has stood still for much longer than it may."""
-        return stopwatch() - self._polled_at < self._poll * 2 + 10
+        return stopwatch() - self._polled_at < self._poll * 2 + SLACK_S
 
     async def run(self, *, handle_signals: bool = False, health_port: int | None = None) -> None:
         """Work until `stop`, or SIGTERM and SIGINT if `handle_signals`. With `health_port` it
@@ -178,7 +180,10 @@ class Worker:
     # -- working ------------------------------------------------------------------------------
 
     def _start_next(self) -> None:
+        """Once it is to stop, what is not begun goes back instead."""
         while self._ahead and len(self._running) < self._concurrency:
+            if self._stopping.is_set():
+                return
             lease = self._ahead.popleft()
             if lease.lost.is_set():
                 lease.stop_renewing()
