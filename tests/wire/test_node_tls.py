@@ -1,0 +1,175 @@
+"""TLS on a running node: client certificates as proof, and new certificates without a gap."""
+
+import asyncio
+import hashlib
+import ssl
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from omnirelay.identity.certificates import CertificateSettings
+from omnirelay.identity.policy import GrantSettings, Role
+from omnirelay.identity.settings import IdentitySettings
+from omnirelay.identity.tls import ClientTls, TlsSettings
+from omnirelay.mesh import wire
+from omnirelay.model.errors import OmniRelayError, PermissionDenied
+from omnirelay.node import node as node_module
+from omnirelay.node.node import Node
+from omnirelay.testing.authority import Authority, Issued
+from tests.wire.real_node import NAMESPACE, WIRES, Caller, caller, node
+
+WORKER = "spiffe://prod.example/worker/7"
+DOORS = {"http": None, "stream": None, "grpc": ["h2"]}
+
+
+class Town:
+    """One authority, a node's certificate in files, and clients that show theirs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.authority = Authority()
+        (folder / "ca.pem").write_bytes(self.authority.pem)
+        self.client = self.authority.issue("worker", [WORKER])
+        self.stranger = self.authority.issue("x", ["spiffe://prod.example/stranger"])
+        self.files = self.renew()
+
+    def renew(self) -> tuple[str, str]:
+        self.server = self._issue()
+        return self.server.write(self.folder, "server")
+
+    def _issue(self) -> Issued:
+        return self.authority.issue("node", ["localhost", "127.0.0.1"], usage="server")
+
+    def identity(self) -> IdentitySettings:
+        cert, key = self.files
+        return IdentitySettings(
+            tls=TlsSettings(
+                cert_file=cert,
+                key_file=key,
+                client_ca_file=str(self.folder / "ca.pem"),
+                require_client_certificate=True,
+            ),
+            certificates=CertificateSettings(trust_domains=("prod.example",)),
+            roles=(GrantSettings(role=Role.PEER, principals=(WORKER,), namespaces=(NAMESPACE,)),),
+        )
+
+    def shows(self, client: Issued) -> dict[str, Any]:
+        """How a caller of that certificate connects, whatever the wire. Any: see `caller`."""
+        cert, key = client.write(self.folder, f"client-{client.thumbprint[:8]}")
+        tls = ClientTls(ca_file=str(self.folder / "ca.pem"), cert_file=cert, key_file=key)
+        pem = tls.pem()
+        return {"tls": tls.context, "pem": lambda: (pem.key, pem.certificate, pem.ca)}
+
+    async def shown_at(self, opened: Node, door: str) -> str:
+        """Thumbprint of what a new connection is shown."""
+        context = self.shows(self.client)["tls"]
+        assert isinstance(context, ssl.SSLContext)
+        if (protocols := DOORS[door]) is not None:
+            context.set_alpn_protocols(protocols)
+        at = urlsplit(opened.urls[door])
+        _, writer = await asyncio.open_connection(
+            at.hostname, at.port, ssl=context, server_hostname="localhost"
+        )
+        secured: ssl.SSLObject = writer.get_extra_info("ssl_object")
+        shown = secured.getpeercert(binary_form=True)
+        writer.transport.abort()
+        assert shown is not None
+        return hashlib.sha256(shown).hexdigest()
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    return Town(tmp_path)
+
+
+@pytest.mark.parametrize("over", WIRES)
+async def test_a_client_certificate_is_proof_over_every_wire(town: Town, over: str) -> None:
+    async with node(identity=town.identity()) as opened:
+        async with caller(opened, over, **town.shows(town.client)) as call:
+            await call.enqueue("a")
+            lease = await call.lease()
+            view = await call("inspect", wire.InspectRequest(sequence_id=1))
+        async with caller(opened, over, **town.shows(town.stranger)) as call:
+            with pytest.raises(PermissionDenied):
+                await call.stats()
+    assert (lease.owner_peer_id, view.principal) == (WORKER, WORKER)
+    proofs = {event.metadata["principal.proof"] for event in view.history}
+    assert proofs == {town.client.thumbprint}
+
+
+@asynccontextmanager
+async def busy(call: Caller) -> AsyncGenerator[list[OmniRelayError]]:
+    """Calls without end beside the test; all that goes wrong."""
+    failures: list[OmniRelayError] = []
+
+    async def ask() -> None:
+        while True:
+            try:
+                await call.enqueue("x")
+            except OmniRelayError as error:
+                failures.append(error)
+            await asyncio.sleep(0.002)
+
+    task = asyncio.create_task(ask())
+    yield failures
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize("door", DOORS)
+async def test_new_certificates_are_shown_without_a_gap(
+    town: Town, door: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_module, "RELOAD_S", 0.05)
+    async with (
+        node(identity=town.identity()) as opened,
+        caller(opened, door, **town.shows(town.client)) as old,
+        busy(old) as failures,
+    ):
+        first = town.server.thumbprint
+        assert await town.shown_at(opened, door) == first
+        town.renew()
+        async with asyncio.timeout(10):
+            while (shown := await town.shown_at(opened, door)) == first:
+                continue
+        assert shown == town.server.thumbprint
+        async with caller(opened, door, **town.shows(town.client)) as new:
+            await new.stats()
+        await old.stats()  # connections that were open stay open
+    assert failures == []
+
+
+async def test_a_pair_that_does_not_fit_changes_nothing(
+    town: Town, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(node_module, "RELOAD_S", 0.02)
+    async with node(identity=town.identity()) as opened:
+        first = town.server.thumbprint
+        Path(town.files[0]).write_bytes(town._issue().cert_pem)  # of another key
+        async with asyncio.timeout(10):
+            while "certificates stay as they were" not in caplog.text:
+                assert await town.shown_at(opened, "http") == first
+        assert {await town.shown_at(opened, door) for door in DOORS} == {first}
+        town.renew()
+        async with asyncio.timeout(10):
+            for door in DOORS:
+                while await town.shown_at(opened, door) != town.server.thumbprint:
+                    continue
+
+
+@pytest.mark.parametrize("over", WIRES)
+async def test_nobody_gets_in_without_the_certificate_that_is_asked_for(
+    town: Town, over: str
+) -> None:
+    foreign = Authority("Another authority").issue("worker", [WORKER])
+    async with (
+        node(identity=town.identity()) as opened,
+        caller(opened, over, **town.shows(foreign)) as call,
+    ):
+        with pytest.raises(OmniRelayError) as refused:
+            await call.stats()
+    assert refused.value.status in ("UNAVAILABLE", "UNAUTHENTICATED")
