@@ -8,8 +8,8 @@ from typing import Protocol
 from omnirelay.model import limits
 from omnirelay.model.errors import OmniRelayError, OutcomeUnknown, ResourceExhausted
 from omnirelay.rpc.headers import codec_of
-from omnirelay.rpc.meta import Request, RequestMeta, Response, Stream
-from omnirelay.rpc.procedure import Handler
+from omnirelay.rpc.meta import Request, Response, Stream
+from omnirelay.rpc.procedure import Handler, Kind
 from omnirelay.rpc.status import body_of
 from omnirelay.transports.stream_flow import Incoming, Outgoing
 from omnirelay.transports.stream_frames import (
@@ -21,6 +21,7 @@ from omnirelay.transports.stream_frames import (
     OpenFrame,
     ReplyFrame,
 )
+from omnirelay.transports.stream_meta import Greeting
 from omnirelay.transports.stream_traffic import CALL_BYTES, Share
 
 log = logging.getLogger(__name__)
@@ -33,24 +34,44 @@ class Line(Protocol):
 
     def send(self, frame: Frame) -> None: ...
 
+    @property
+    def is_writable(self) -> bool: ...
+
     async def writable(self) -> None:
         """Waits while the caller does not read."""
 
-    def meta(self, frame: CallFrame) -> RequestMeta:
-        """Raises InvalidArgument or TooLarge."""
+    @property
+    def greeting(self) -> Greeting: ...
+
+
+_SENDING = (Kind.CLIENT_STREAM, Kind.DUPLEX)
 
 
 class Call:
-    def __init__(self, line: Line, frame: CallFrame, *, takes_messages: bool) -> None:
+    __slots__ = (
+        "_cost",
+        "_frame",
+        "_is_wanted",
+        "_kind",
+        "_line",
+        "id",
+        "incoming",
+        "outgoing",
+        "task",
+    )
+
+    def __init__(self, line: Line, frame: CallFrame, cost: int, kind: Kind | None) -> None:
+        """`cost` was taken from the share of the line; a procedure without a kind is not served."""
         self.id = frame.id
-        self.cost = CALL_BYTES + len(frame.body)
         self.incoming: Incoming | None = None
-        if takes_messages:
+        if kind in _SENDING:
             self.incoming = Incoming(frame.id, line.send, line.share.give)
         self.outgoing: Outgoing | None = None
         self.task: asyncio.Task[None] | None = None
         self._line = line
         self._frame = frame
+        self._cost = cost
+        self._kind = kind
         self._is_wanted = True
 
     def drop(self) -> None:
@@ -66,9 +87,9 @@ class Call:
 
     async def serve(self, handler: Handler) -> None:
         try:
-            meta = self._line.meta(self._frame)
-            request = Request(meta, self._frame.body, codec_of(meta), self.incoming)
-            reply = await handler(request)
+            frame = self._frame
+            meta = self._line.greeting.meta(frame, is_known=self._kind is not None)
+            reply = await handler(Request(meta, frame.body, codec_of(meta), self.incoming))
             if isinstance(reply, Response):
                 self._answer(reply)
             else:
@@ -83,9 +104,10 @@ class Call:
 
     def _answer(self, reply: Response) -> None:
         size = len(reply.body)
-        self._check(size)
-        if size > CALL_BYTES and not self._line.share.has_room(size):
-            raise ResourceExhausted("too many answers wait to be read: ask for less at once")
+        if size > CALL_BYTES:
+            self._check(size)
+            if not self._line.share.has_room(size):
+                raise ResourceExhausted("too many answers wait to be read: ask for less at once")
         body = None if reply.empty else reply.body
         self._say(ReplyFrame(self.id, body, dict(reply.headers) or None))
 
@@ -94,9 +116,12 @@ class Call:
         async with aclosing(reply.messages) as messages:
             self._say(OpenFrame(self.id))
             async for message in messages:
-                self._check(len(message))
-                await outgoing.take(len(message))
-                await self._line.writable()
+                size = len(message)
+                self._check(size)
+                if not outgoing.take_now(size):
+                    await outgoing.take(size)
+                if not self._line.is_writable:
+                    await self._line.writable()
                 self._say(MessageFrame(self.id, message))
         self._say(EndFrame(self.id))
 
@@ -114,7 +139,7 @@ class Call:
     def ended(self, task: "asyncio.Task[None]") -> None:
         """A bug is told without its text, as by the middleware that should have caught it."""
         self.task = None  # it leads back here, and bodies would wait for the garbage collector
-        self._line.share.give(self.cost)
+        self._line.share.give(self._cost)
         if self.incoming is not None:
             self.incoming.drop()
         if task.cancelled():

@@ -168,9 +168,12 @@ class CallerConnection(asyncio.Protocol):
             self.loop.call_soon(self.loop.call_soon, self._flush)
         self._out.append(pack(frame))
 
+    @property
+    def is_writable(self) -> bool:
+        return self._can_write.is_set()
+
     async def writable(self) -> None:
-        if not self._can_write.is_set():
-            await self._can_write.wait()
+        await self._can_write.wait()
 
     def _flush(self) -> None:
         out, self._out = self._out, []

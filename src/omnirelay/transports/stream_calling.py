@@ -1,9 +1,9 @@
 """One call under way, as its caller sees it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 from omnirelay.model.errors import InvalidArgument, TooLarge
 from omnirelay.rpc.status import error_of
@@ -28,6 +28,9 @@ class Line(Protocol):
     body_bytes_max: int
 
     def send(self, frame: Frame) -> None: ...
+
+    @property
+    def is_writable(self) -> bool: ...
 
     async def writable(self) -> None:
         """Waits while the node does not read."""
@@ -111,8 +114,10 @@ class Calling:
         size, size_max = len(message), self._line.body_bytes_max
         if size > size_max:
             raise TooLarge(f"the message has {size} bytes, the limit is {size_max}")
-        await self._outgoing.take(size)
-        await self._line.writable()
+        if not self._outgoing.take_now(size):
+            await self._outgoing.take(size)
+        if not self._line.is_writable:
+            await self._line.writable()
         self._line.send(MessageFrame(self._id, message))
 
 
@@ -126,7 +131,12 @@ class Reading(AsyncGenerator[bytes, None]):
         self._incoming = calling.incoming
         self._is_over = False
 
+    def __anext__(self) -> Coroutine[Any, Any, bytes]:
+        return self.asend(None)  # without another coroutine around it
+
     async def asend(self, value: None) -> bytes:  # codespell:ignore asend
+        if self._incoming.has_held:
+            return self._incoming.next_held()
         if self._is_over:
             raise StopAsyncIteration
         try:

@@ -8,7 +8,7 @@ from typing import Protocol
 from omnirelay.model import limits
 from omnirelay.model.errors import InvalidArgument, OmniRelayError, Overloaded, Unavailable
 from omnirelay.model.ports import Clock
-from omnirelay.rpc.meta import Certificate, RequestMeta
+from omnirelay.rpc.meta import Certificate
 from omnirelay.rpc.procedure import Handler, Kind
 from omnirelay.rpc.status import body_of
 from omnirelay.transports.stream_call import Call
@@ -38,7 +38,7 @@ from omnirelay.transports.stream_traffic import CALL_BYTES, Share, Traffic
 PROGRESS_BYTES = 64 << 10
 """So much of an unfinished frame counts as a sign of life; a byte now and then does not."""
 FLUSH_BYTES = 256 << 10
-_SENDING = (Kind.CLIENT_STREAM, Kind.DUPLEX)
+_CALLS_MAX = limits.CALLS_PER_CONNECTION_MAX
 _FULL = "this node holds too much for its callers: come again"
 
 
@@ -130,7 +130,8 @@ class Connection(asyncio.Protocol):
         if self._closing_since_ms is not None:
             return  # TLS still hands over what was on its way
         is_whole = False
-        self._hold_partial(0)  # what becomes whole now is counted as a call or a message
+        if self._partial:
+            self._hold_partial(0)  # what becomes whole now is counted as a call or a message
         try:
             for frame in self._splitter.feed(data):
                 is_whole = True
@@ -140,17 +141,17 @@ class Connection(asyncio.Protocol):
                 self._heard_ms = self._host.clock.monotonic_ms()
                 self._fresh = 0
             held = self._splitter.held
-            # Not measured by the share: a frame that is whole can be refused by itself.
-            if held and not self.share.fits(held):
-                raise Overloaded(_FULL)
-            self._hold_partial(held)
+            if held:
+                # Not measured by the share: a frame that is whole can be refused by itself.
+                if not self.share.fits(held):
+                    raise Overloaded(_FULL)
+                self._hold_partial(held)
         except OmniRelayError as error:
             self.abort(error)
 
     def _hold_partial(self, held: int) -> None:
-        if held != self._partial:
-            self.share.add(held - self._partial)
-            self._partial = held
+        self.share.add(held - self._partial)
+        self._partial = held
 
     # -- frames -------------------------------------------------------------------------------
 
@@ -209,34 +210,32 @@ class Connection(asyncio.Protocol):
         if self._last_id is not None and frame.id <= self._last_id:
             raise InvalidArgument(f"call {frame.id} after call {self._last_id}: ids must increase")
         self._last_id = frame.id
-        refusal = self._refusal(len(frame.body))
-        if refusal is not None:
-            self.send(ErrorFrame(frame.id, body_of(refusal)))
+        calls, cost = self._calls, CALL_BYTES + len(frame.body)
+        if self._is_leaving or len(calls) >= _CALLS_MAX or not self.share.take(cost):
+            self.send(ErrorFrame(frame.id, body_of(self._refusal())))
             return
-        takes_messages = self._host.kind_of(frame.procedure) in _SENDING
-        call = self._calls[frame.id] = Call(self, frame, takes_messages=takes_messages)
+        kind = self._host.kind_of(frame.procedure)
+        call = calls[frame.id] = Call(self, frame, cost, kind)
         task = call.task = self._loop.create_task(call.serve(self._host.handler))
         self._host.traffic.tasks.add(task)
         task.add_done_callback(partial(self._ended, call))
 
-    def _refusal(self, size: int) -> OmniRelayError | None:
+    def _refusal(self) -> OmniRelayError:
         if self._is_leaving:
             return Unavailable("this node is going away: call another")
-        if len(self._calls) >= limits.CALLS_PER_CONNECTION_MAX:
-            return Overloaded(f"{len(self._calls)} calls are under way on this connection")
-        if not self.share.take(CALL_BYTES + size):
-            return Overloaded(_FULL)
-        return None
+        if len(self._calls) >= _CALLS_MAX:
+            return Overloaded(f"{_CALLS_MAX} calls are under way on this connection")
+        return Overloaded(_FULL)
 
     def _ended(self, call: Call, task: "asyncio.Task[None]") -> None:
         self._host.traffic.tasks.discard(task)
         self._calls.pop(call.id, None)
         call.ended(task)
 
-    def meta(self, frame: CallFrame) -> RequestMeta:
+    @property
+    def greeting(self) -> Greeting:
         assert self._greeting is not None
-        is_known = self._host.kind_of(frame.procedure) is not None
-        return self._greeting.meta(frame, is_known=is_known)
+        return self._greeting
 
     # -- answers ------------------------------------------------------------------------------
 
@@ -249,9 +248,12 @@ class Connection(asyncio.Protocol):
         if len(packed) > FLUSH_BYTES:
             self._flush()
 
+    @property
+    def is_writable(self) -> bool:
+        return self._can_write.is_set()
+
     async def writable(self) -> None:
-        if not self._can_write.is_set():
-            await self._can_write.wait()
+        await self._can_write.wait()
 
     def _flush(self) -> None:
         out, self._out = self._out, []

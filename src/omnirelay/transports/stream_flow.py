@@ -18,19 +18,25 @@ WINDOW_BYTES = limits.STREAM_WINDOW_BYTES_MAX
 
 
 class Outgoing:
-    """The sending side: `take` before each message."""
+    """The sending side: take before each message."""
 
     def __init__(self) -> None:
         self._messages = WINDOW_MESSAGES
         self._bytes = WINDOW_BYTES
         self._waiting: asyncio.Future[None] | None = None
 
-    async def take(self, size: int) -> None:
-        while self._messages <= 0 or self._bytes <= 0:
-            self._waiting = asyncio.get_running_loop().create_future()
-            await self._waiting
+    def take_now(self, size: int) -> bool:
+        """False: nothing is left, wait for it."""
+        if self._messages <= 0 or self._bytes <= 0:
+            return False
         self._messages -= 1
         self._bytes -= size
+        return True
+
+    async def take(self, size: int) -> None:
+        while not self.take_now(size):
+            self._waiting = asyncio.get_running_loop().create_future()
+            await self._waiting
 
     def add(self, credit: CreditFrame) -> None:
         """Raises InvalidArgument for more than was ever taken."""
@@ -107,6 +113,13 @@ class Incoming:
                 raise error or StopAsyncIteration
             self._waiting = asyncio.get_running_loop().create_future()
             await self._waiting
+        return self.next_held()
+
+    @property
+    def has_held(self) -> bool:
+        return bool(self._held)
+
+    def next_held(self) -> bytes:
         body = self._taken()
         if not self._is_over:
             self._grant(len(body))

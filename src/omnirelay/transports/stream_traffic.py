@@ -24,7 +24,9 @@ class Member(Protocol):
 
 class Traffic:
     def __init__(self, *, connections_max: int, held_bytes_max: int) -> None:
-        self.held_bytes_max = held_bytes_max
+        self.whole = held_bytes_max
+        self.half = held_bytes_max // 2
+        self.quarter = held_bytes_max // 4
         self.held = 0
         """Bytes of calls under way, unread messages, unfinished frames and unsent answers."""
         self.members: set[Member] = set()
@@ -83,17 +85,21 @@ class Share:
         self._held = 0
 
     def has_room(self, size: int) -> bool:
-        return self._held + size <= self._traffic.held_bytes_max // 4 and self.fits(size)
+        return self._held + size <= self._traffic.quarter and self.fits(size)
 
     def fits(self, size: int) -> bool:
         """Into the whole, whatever this connection holds already."""
-        whole = self._traffic.held_bytes_max
-        return self._traffic.held + size <= (whole if size <= SMALL_BYTES else whole // 2)
+        traffic = self._traffic
+        return traffic.held + size <= (traffic.whole if size <= SMALL_BYTES else traffic.half)
 
     def take(self, size: int) -> bool:
-        if not self.has_room(size):
+        """Paid by every call, and so written out."""
+        traffic = self._traffic
+        own, all_ = self._held + size, traffic.held + size
+        ceiling = traffic.whole if size <= SMALL_BYTES else traffic.half
+        if own > traffic.quarter or all_ > ceiling:
             return False
-        self.add(size)
+        self._held, traffic.held = own, all_
         return True
 
     def add(self, size: int) -> None:
