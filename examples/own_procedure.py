@@ -9,12 +9,13 @@ import asyncio
 import msgspec
 
 from omnirelay.model.errors import InvalidArgument
-from omnirelay.model.ports import RandomIds, SystemClock
+from omnirelay.model.ports import RandomIds, SystemClock, chance
 from omnirelay.rpc.builtin import Deadline, LastResort, SizeLimit
 from omnirelay.rpc.client import Client
 from omnirelay.rpc.dispatcher import Dispatcher
 from omnirelay.rpc.meta import Reply, Request, RequestMeta
 from omnirelay.rpc.procedure import Handler, Procedure, Registry
+from omnirelay.rpc.retrying import Retry
 from omnirelay.transports.http_inbound import HttpInbound
 from omnirelay.transports.http_outbound import HttpOutbound
 from omnirelay.transports.stream_inbound import StreamInbound
@@ -51,7 +52,8 @@ async def main() -> None:
     for inbound in (http, stream):
         await inbound.start()
     for outbound in (HttpOutbound(http.url, clock=clock), StreamOutbound(stream.url, clock=clock)):
-        client = Client(outbound, "words")
+        client = Client(outbound, "words", [Retry(chance=chance)])
+        client.declare("longest", idempotent=True)  # so it may be asked again
         print(await client.unary("longest", Ask(["fence", "lease", "journal"]), Answer))
         try:
             await client.unary("longest", Ask([]), Answer)

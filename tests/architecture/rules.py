@@ -235,14 +235,17 @@ def _has_integer(value: ast.expr) -> bool:
 # -- dead modules -------------------------------------------------------------------------------
 
 
+_USERS = (PACKAGE, "examples/")
+
+
 def dead_modules(sources: Iterable[Source], entries: Iterable[str]) -> Iterator[str]:
-    """Modules of the package that nothing names. Only the test kit may live on the tests alone;
-    `entries` are the modules that a command starts."""
+    """Modules of the package that nothing names. What an example shows is for users to call; only
+    the test kit may live on the tests alone; `entries` are the modules that a command starts."""
     sources = list(sources)
     alive, alive_for_tests = set(entries), set[str]()
     for source in sources:
         named = set(_modules_named(source)) - {source.module}
-        (alive if source.path.startswith(PACKAGE) else alive_for_tests).update(named)
+        (alive if source.path.startswith(_USERS) else alive_for_tests).update(named)
     for source in sources:
         if not source.path.startswith(PACKAGE) or source.module == "omnirelay":
             continue

@@ -131,6 +131,7 @@ def test_a_module_nobody_names_is_dead() -> None:
     user = Source("tests/unit/test_client.py", "import omnirelay.sdk.client")
     assert dead(module)
     assert dead(module, user), "a test alone does not keep a module alive"
+    assert not dead(module, Source("examples/one.py", "import omnirelay.sdk.client"))
     assert not dead(module, entries=("omnirelay.sdk.client",))
     assert dead(module, room("import omnirelay.sdk.client_sync", "__init__.py")), "a longer name"
     front = rules.PACKAGE + "__init__.py"

@@ -43,7 +43,7 @@ def sources() -> tuple[Source, ...]:
     return tuple(
         Source(name, (ROOT / name).read_text(encoding="utf-8"))
         for name in written_files()
-        if name.startswith(("src/", "tests/", "bench/"))
+        if name.startswith(("src/", "tests/", "bench/", "examples/"))
         and re.search(r"(?<!_pb2)(?<!_pb2_grpc)\.py$", name)
     )
 

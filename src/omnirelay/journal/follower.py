@@ -74,11 +74,11 @@ class Follower:
 
     async def run(self) -> None:
         try:
-            await self._feed_till_the_end()
+            await self._feed_for_ever()
         finally:
             await self._reader.close()
 
-    async def _feed_till_the_end(self) -> None:
+    async def _feed_for_ever(self) -> None:
         while not self._bell.is_over:
             try:
                 await self._feed()
