@@ -22,7 +22,7 @@ from omnirelay.rpc.client import Client
 from omnirelay.rpc.codec import JSON, Codec
 from omnirelay.rpc.failover import Failover
 from omnirelay.rpc.meta import Reply, Request, Response, Stream
-from omnirelay.rpc.procedure import Kind
+from omnirelay.rpc.procedure import Kind, Procedure
 from omnirelay.rpc.retrying import Retry
 from omnirelay.rpc.telemetry import Metrics, Tracing
 from omnirelay.transports.memory import MemoryOutbound
@@ -212,24 +212,18 @@ def test_failover_needs_somewhere_to_go() -> None:
 # -- metrics and spans --------------------------------------------------------------------------
 
 
-class Recorded:
-    def __init__(self) -> None:
-        self.labels: list[dict[str, str]] = []
-
-    def record(self, seconds: float, labels: dict[str, str]) -> None:
-        assert seconds >= 0
-        self.labels.append(labels)
-
-
 async def test_metrics_count_a_bug_as_a_failure_and_label_no_resource() -> None:
-    metrics, recorded = Metrics(), Recorded()
-    metrics._duration = recorded  # type: ignore[assignment]
-    call = Five().dispatcher(metrics)
+    recorded: list[tuple[str, str, str]] = []
+
+    def record(seconds: float, procedure: Procedure, transport: str, outcome: str) -> None:
+        assert seconds >= 0
+        recorded.append((procedure.name, transport, outcome))
+
+    call = Five().dispatcher(Metrics(record))
     await call(request("unary", "orders-7", principal="spiffe://a/b"))
     with pytest.raises(ValueError, match="inside"):
         await call(request("unary", "bug"))
-    same = {"rpc.service": "n", "rpc.procedure": "unary", "rpc.transport": "memory"}
-    assert recorded.labels == [{**same, "outcome": "OK"}, {**same, "outcome": "INTERNAL"}]
+    assert recorded == [("n::unary", "memory", "OK"), ("n::unary", "memory", "INTERNAL")]
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from omnirelay.rpc.dispatcher import Dispatcher
 from omnirelay.rpc.limiting import Limiter, RateLimit
 from omnirelay.rpc.meta import Request
 from omnirelay.rpc.procedure import Procedure, Registry
-from omnirelay.rpc.telemetry import Metrics, Tracing
+from omnirelay.rpc.telemetry import Metrics, Record, Tracing
 from omnirelay.rpc.transport import Inbound
 from omnirelay.sdk.engine import Engine
 from omnirelay.transports.http_pages import Page
@@ -59,13 +59,14 @@ def build_dispatcher(
     identity: Identity,
     sampling: Sampling,
     *,
+    record: Record,
     clock: Clock,
 ) -> Dispatcher:
     """Outermost first. Who calls is proved before anything acts on it, and what it may do is
     decided before its body is looked at."""
     middleware: list[Middleware] = [
         LastResort(RandomIds().lease_id),
-        Metrics(),
+        Metrics(record),
         identity.binding,
         AccessLog(clock),
         Tracing(lambda parent: sampling.takes(parent, chance())),

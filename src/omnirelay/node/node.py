@@ -106,13 +106,15 @@ class Node:
             register(registry, component)
             watch = self.shards[name] = ShardWatch(engine, component)
             self._keep(watch.refresh())
-        self._closing.callback(open_metrics(self, clock=self._clock).close)
+        shown = open_metrics(self, clock=self._clock)
+        self._closing.callback(shown.close)
         sampling = Sampling()
         dispatcher = build_dispatcher(
             self.settings,
             registry,
             self._identity,
             sampling,
+            record=shown.record,
             clock=self._clock,
         )
         self.procedures = [procedure.name for procedure in registry]

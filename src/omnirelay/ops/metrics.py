@@ -7,6 +7,7 @@ node counts anyway is read when somebody asks; nothing is counted twice.
 import asyncio
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from opentelemetry import metrics
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
@@ -17,11 +18,15 @@ from opentelemetry.sdk.resources import Resource
 from prometheus_client import REGISTRY, generate_latest
 
 from omnirelay.model.ports import Clock
+from omnirelay.ops.durations import Durations, ProviderDurations
 from omnirelay.ops.instruments import COUNTERS, GAUGES, PEER_GAUGES, Shape, ShardReading
 from omnirelay.ops.reading import peers_of, summary_of
 from omnirelay.ops.recent import RecentHolders
 from omnirelay.ops.view import NodeView
 from omnirelay.transports.http_pages import PageReply, PageRequest
+
+if TYPE_CHECKING:
+    from omnirelay.rpc.telemetry import Record
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -36,6 +41,8 @@ class OpenMetrics:
     def __init__(self, process: "_Process", node: NodeView) -> None:
         self._process = process
         self._node = node
+        self.record = process.record
+        """Where the calls' durations go."""
 
     def close(self) -> None:
         self._process.nodes.pop(id(self._node), None)
@@ -69,8 +76,14 @@ class _Process:
             views=[_buckets("*.wait", _LONG_SECONDS), _buckets("*.hold", _LONG_SECONDS), *_SHORT],
             shutdown_on_exit=False,
         )
-        if not isinstance(metrics.get_meter_provider(), MeterProvider):
+        self.record: Record
+        if isinstance(metrics.get_meter_provider(), MeterProvider):
+            self.record = ProviderDurations()
+        else:
             metrics.set_meter_provider(provider)
+            durations = Durations()
+            REGISTRY.register(durations)
+            self.record = durations
         self._instrument(provider)
 
     def _instrument(self, provider: MeterProvider) -> None:

@@ -1,10 +1,11 @@
-"""Metrics and spans of every call, through the OpenTelemetry API: free until a process brings the
-SDK. Labels are few and bounded; a resource id or a token is never one."""
+"""Durations and spans of every call. Labels are few and bounded; a resource id or a token is never
+one."""
 
 import asyncio
 from collections.abc import Callable
+from typing import Protocol
 
-from opentelemetry import metrics, propagate, trace
+from opentelemetry import propagate, trace
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
 
@@ -14,12 +15,17 @@ from omnirelay.rpc.meta import Reply, Request
 from omnirelay.rpc.procedure import Handler, Procedure
 
 
+class Record(Protocol):
+    """Where a measurement goes."""
+
+    def __call__(
+        self, seconds: float, procedure: Procedure, transport: str, outcome: str
+    ) -> None: ...
+
+
 class Metrics:
-    def __init__(self) -> None:
-        meter = metrics.get_meter("omnirelay")
-        self._duration = meter.create_histogram(
-            "omnirelay.rpc.duration", unit="s", description="From a call's arrival to its answer."
-        )
+    def __init__(self, record: Record) -> None:
+        self._record = record
 
     async def __call__(self, request: Request, procedure: Procedure, next_: Handler) -> Reply:
         began = stopwatch()
@@ -35,13 +41,7 @@ class Metrics:
             outcome = Cancelled.status
             raise
         finally:
-            labels = {
-                "rpc.service": procedure.namespace,
-                "rpc.procedure": procedure.verb,
-                "rpc.transport": request.meta.transport,
-                "outcome": outcome,
-            }
-            self._duration.record(stopwatch() - began, labels)
+            self._record(stopwatch() - began, procedure, request.meta.transport, outcome)
 
 
 class Tracing:
@@ -52,7 +52,15 @@ class Tracing:
         self._tracer = trace.get_tracer("omnirelay")
         self._takes = takes
 
+    def _is_heard(self) -> bool:
+        """Without an SDK every span is made for nobody, and that costs as much as a small call."""
+        return not isinstance(self._tracer, trace.ProxyTracer) or not isinstance(
+            trace.get_tracer_provider(), trace.ProxyTracerProvider
+        )
+
     async def __call__(self, request: Request, procedure: Procedure, next_: Handler) -> Reply:
+        if not self._is_heard():
+            return await next_(request)
         meta = request.meta
         context = propagate.extract(meta.headers) if "traceparent" in meta.headers else Context()
         if not self._takes(trace.get_current_span(context).get_span_context()):
