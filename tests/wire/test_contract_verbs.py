@@ -362,3 +362,22 @@ async def test_a_batch_of_large_bodies_is_leased_in_answers_that_arrive(call: Ca
         names += [lease.payload.resource_id for lease in leases]
         assert {lease.attempt for lease in leases} == {1}
     assert names == list("abcdefghij")
+
+
+async def test_items_that_are_large_in_other_ways_are_drained_and_leased_in_parts(
+    call: Caller,
+) -> None:
+    """An answer that could not be sent would take them out of the queue for nobody."""
+    attributes = {str(number): "\U0001f600" * 4_000 for number in range(64)}
+    for name in "abcdefghijkl":
+        await call.enqueue(name, attributes=attributes)
+    drained: list[PendingItem] = []
+    while page := (await call("drain", wire.DrainRequest())).items:
+        drained += page
+    assert [one.payload.resource_id for one in drained] == list("abcdefghijkl")
+    for one in drained:
+        await call("restore", wire.RestoreRequest((one,)))
+    leased: list[str] = []
+    while leases := (await call("leaseBatch", wire.LeaseBatchRequest(max_items=12))).leases:
+        leased += [lease.payload.resource_id for lease in leases]
+    assert leased == list("abcdefghijkl")

@@ -178,7 +178,7 @@ async def test_no_private_key_is_said_by_a_node_that_has_one(
         write_ready_file(tmp_path / "ready.json", opened)
         canaries.note("node", (opened.settings, opened.urls, vars(opened)))
     for words in (("config", "show"), ("config", "show", "--json"), ("config", "validate")):
-        ended = omnirelay(*words, folder=tmp_path, OMNIRELAY_CLIENT_TOKEN=token)
+        ended = omnirelay(*words, folder=tmp_path, OMNIRELAY_TOKEN=token)
         canaries.note(" ".join(words), ended.out + ended.err)
         assert ended.code == 0, ended.err
     canaries.note("ready file", (tmp_path / "ready.json").read_bytes())

@@ -8,7 +8,7 @@ from omnirelay.lease.records import Drained, Item, Purged, Record, Redriven, Res
 from omnirelay.lease.state import Dead, Held, QueueState
 from omnirelay.model import limits
 from omnirelay.model.errors import InvalidArgument, InvalidRestore, QueueFull, SequenceConflict
-from omnirelay.model.items import PendingItem, Token, check_payload, to_ms, to_time
+from omnirelay.model.items import PendingItem, Token, check_payload, to_ms, to_time, wire_size
 
 Records = tuple[Record, ...]
 
@@ -23,7 +23,7 @@ def drain(state: QueueState, command: Drain, now: int, options: QueueOptions) ->
     for item in _drainable(state, command):
         if item.sequence_id in page:
             continue
-        size += len(item.payload.body)
+        size += wire_size(item.payload, item.last_error)
         if page and size > limits.PAGE_BYTES_MAX:
             break
         page[item.sequence_id] = item

@@ -152,7 +152,7 @@ class Turn:
                 leases.extend(granted)
                 if len(leases) >= call.max_items or len(self.records) == recorded:
                     break  # no record: a repeat, which gets what is left of its leases, not more
-                size += wire_size(leases[-1].payload)
+                size += wire_size(leases[-1].payload, leases[-1].last_error)
                 if size >= limits.PAGE_BYTES_MAX:
                     break  # what no answer could carry would be leased to nobody
         except OmniRelayError as refused:

@@ -92,13 +92,15 @@ def to_ms(time: datetime) -> int:
     return round(time.timestamp() * 1000)
 
 
-def wire_size(payload: Payload) -> int:
-    """About how many bytes it takes in a message, rather too many: text of any script, and a body
-    in base64."""
+def wire_size(payload: Payload, error: ErrorInfo | None = None) -> int:
+    """About how many bytes it takes in a message, with its last error, rather too many: text of any
+    script, and a body in base64."""
     chars = len(payload.resource_type) + len(payload.resource_id) + len(payload.payload_encoding)
     chars += len(payload.partition_key or "") + len(payload.request_id or "")
     if payload.attributes:
         chars += sum(len(name) + len(value) for name, value in payload.attributes.items())
+    if error is not None:
+        chars += len(error.message) + len(error.code or "")
     return len(payload.body) * 4 // 3 + chars * 4 + 256
 
 

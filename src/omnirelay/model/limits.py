@@ -32,7 +32,8 @@ RESTORED_NUMBER_MAX: Final = 1 << 52
 """Sequence ids and fences a restored item may carry. The queue counts on from the highest, and has
 as many left before readers that keep JSON numbers as doubles lose digits."""
 PAGE_BYTES_MAX: Final = 4 << 20
-"""Body bytes one drain page may carry; the page ends early rather than pass it."""
+"""About what the items of one drain page or lease batch may take in a message; it ends early rather
+than pass it by more than one item, so that the answer always fits."""
 WAIT_MS_MAX: Final = 3600 * 1000
 HISTORY_TAIL_MAX: Final = 50
 HISTORY_EVENTS_MAX: Final = 20_000
