@@ -1,5 +1,6 @@
 """Several queues on one node: each with its own options and journal, none in another's way."""
 
+import socket
 from pathlib import Path
 
 import msgspec
@@ -7,9 +8,15 @@ import pytest
 
 from omnirelay.lease.options import QueueOptions
 from omnirelay.mesh import wire
-from omnirelay.model.errors import JournalOwned, QueueFull, TooLittleDurability, Unimplemented
+from omnirelay.model.errors import (
+    JournalOwned,
+    QueueFull,
+    TooLittleDurability,
+    Unavailable,
+    Unimplemented,
+)
 from omnirelay.node.node import Node
-from omnirelay.node.run import write_ready_file
+from omnirelay.node.run import serve, write_ready_file
 from omnirelay.node.settings import NamespaceSettings
 from tests.wire.real_node import WIRES, caller, node, node_settings, post, said
 
@@ -124,3 +131,16 @@ async def test_what_a_restart_interrupts_is_still_leased_to_its_holder(tmp_path:
         assert (await call.enqueue("a", request_id="r-1")).duplicate
         assert (await call("complete", wire.TokenRequest(lease.ownership_token))).success
         assert (await call.stats()).epoch == 2
+
+
+def test_a_ready_file_that_another_process_left_goes_before_anything_is_opened(
+    tmp_path: Path,
+) -> None:
+    """Whoever waits for it must not take the old one for the new node's."""
+    path = tmp_path / "ready.json"
+    path.write_text('{"http":"http://127.0.0.1:1"}')
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        taken = f"127.0.0.1:{door.getsockname()[1]}"
+        with pytest.raises(Unavailable):
+            serve(node_settings(http=taken, ready_file=str(path)))
+    assert not path.exists()
