@@ -34,8 +34,8 @@ def _of_type(described: inspect.Type, *, least: int = 0) -> st.SearchStrategy[An
             return st.lists(_of_type(item), min_size=least, max_size=3).map(tuple)
         case inspect.ListType(item_type=item):
             return st.lists(_of_type(item), min_size=least, max_size=3)
-        case inspect.DictType():
-            return st.dictionaries(st.text(max_size=8), st.text(max_size=8), min_size=least)
+        case inspect.DictType(value_type=value):
+            return st.dictionaries(st.text(max_size=8), _of_type(value), min_size=least, max_size=3)
         case _:
             return _of_scalar(described)
 

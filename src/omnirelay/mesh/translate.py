@@ -35,7 +35,8 @@ def lease_response(leased: Leased) -> LeaseResponse:
 
 
 def error_view(error: OmniRelayError) -> ErrorView:
-    return ErrorView(error.message, error.status, error.code, _fence(error))
+    figures = {name: value for name, value in error.details.items() if isinstance(value, int)}
+    return ErrorView(error.message, error.status, error.code, _fence(error), figures or None)
 
 
 def enqueue_result(outcome: Outcome) -> EnqueueResult:

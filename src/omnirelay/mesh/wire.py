@@ -31,6 +31,8 @@ class ErrorView(Wire, frozen=True, gc=False):
     status: str
     code: str
     current_fence: int | None = None
+    details: dict[str, int] | None = None
+    """The figures of the refusal, as the error of a single call carries them."""
 
 
 # -- producing --------------------------------------------------------------------------------

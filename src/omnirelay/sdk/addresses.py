@@ -49,14 +49,26 @@ def is_node(url: object) -> bool:
     return isinstance(url, str) and urlsplit(url).scheme in SCHEMES
 
 
+def _is_whole(url: str) -> bool:
+    parts = urlsplit(url)
+    if parts.scheme == "stream+unix":
+        return bool(parts.path)
+    try:
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False  # a port that is none
+
+
 def opener(
     url: str, *, clock: Clock, headers: Mapping[str, str], tls: Tls | None
 ) -> Callable[[], Outbound]:
     """What makes one more outbound to `url`, which may be several addresses parted by commas."""
     urls = [one.strip() for one in url.split(",")]
     for one in urls:
-        if not is_node(one):
-            raise InvalidOption(f"{one!r} is no node's address: use one of {', '.join(SCHEMES)}")
+        if not is_node(one) or not _is_whole(one):
+            raise InvalidOption(
+                f"{one!r} is no node's address: write {', '.join(SCHEMES)} and ://host:port"
+            )
     if len({urlsplit(one).scheme for one in urls}) > 1:
         raise InvalidOption(f"all addresses of {url!r} must use the same scheme")
 

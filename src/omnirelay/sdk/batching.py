@@ -44,15 +44,15 @@ class Batcher(Generic[C]):
         sizes = [0] * len(commands) if self._size is None else list(map(self._size, commands))
         if len(commands) <= limits.BATCH_MAX and sum(sizes) <= MESSAGE_BYTES:
             return await self._add(commands, sum(sizes))
-        parts, start, total = [], 0, 0
+        outcomes: list[Outcome] = []
+        start, total = 0, 0
         for index, size in enumerate(sizes):
             if index > start and not _fits(index - start + 1, total + size):
-                parts.append(self._add(commands[start:index], total))
+                # One after the other: what one caller asks for is taken in its order.
+                outcomes += await self._add(commands[start:index], total)
                 start, total = index, 0
             total += size
-        parts.append(self._add(commands[start:], total))
-        answers = await asyncio.gather(*parts)
-        return [outcome for outcomes in answers for outcome in outcomes]
+        return outcomes + list(await self._add(commands[start:], total))
 
     def _add(self, commands: Sequence[C], size: int) -> Answers:
         future: Answers = self._loop.create_future()

@@ -37,7 +37,7 @@ class Pulse:
         except TimeoutError:
             raise Unavailable(f"no heartbeat was answered within {timeout_s:.1f} s") from None
         assert response is not None
-        return words.token_outcomes(response)
+        return words.token_outcomes(response, tokens)
 
     def close(self) -> None:
         if self._thread is not None:

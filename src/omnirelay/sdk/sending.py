@@ -18,7 +18,7 @@ from omnirelay.model.errors import (
     TooLarge,
     Unavailable,
 )
-from omnirelay.model.items import wire_size
+from omnirelay.model.items import check_payload, wire_size
 from omnirelay.sdk import words
 from omnirelay.sdk.asking import Asking, Patience
 from omnirelay.sdk.batching import Batcher
@@ -77,7 +77,7 @@ class Sender:
             request = wire.TokenBatchRequest(command.tokens)
             response = await self._asking.ask("heartbeatBatch", request, wire.TokenBatchResponse)
             assert response is not None
-            return words.beats(response)
+            return words.beats(response, command.tokens)
         spoken = words.SPOKEN[type(command)]
         patience = Patience(self._asking)
         try:
@@ -117,17 +117,23 @@ class Sender:
 
     async def _ask_enqueues(self, commands: Sequence[Enqueue]) -> list[Outcome]:
         if len(commands) == 1:
-            one = await self._asking.ask(
-                "enqueue", words.enqueue_request(commands[0]), wire.EnqueueResponse
-            )
-            assert one is not None
-            found: list[Outcome] = [words.accepted(one)]
+            found: list[Outcome] = [await self._ask_enqueue(commands[0])]
         else:
             request = wire.EnqueueBatchRequest(tuple(map(words.enqueue_request, commands)))
             many = await self._asking.ask("enqueueBatch", request, wire.EnqueueBatchResponse)
             assert many is not None
             found = words.enqueue_outcomes(many)
         return [self._as_first(*pair) for pair in zip(commands, found, strict=True)]
+
+    async def _ask_enqueue(self, command: Enqueue) -> Outcome:
+        request = words.enqueue_request(command)
+        try:
+            accepted = await self._asking.ask("enqueue", request, wire.EnqueueResponse)
+        except TooLarge:
+            check_payload(command.payload)  # what is wrong is rather the item than the message
+            raise
+        assert accepted is not None
+        return words.accepted(accepted)
 
     def _as_first(self, command: Enqueue, outcome: Outcome) -> Outcome:
         """An item under a request id of ours can only be a duplicate of itself."""
@@ -148,7 +154,7 @@ class Sender:
         request = wire.TokenBatchRequest(tuple([command.token for command in commands]))
         response = await self._asking.ask("completeBatch", request, wire.TokenBatchResponse)
         assert response is not None
-        return words.token_outcomes(response)
+        return words.token_outcomes(response, request.ownership_tokens)
 
     async def _all(self, commands: Sequence[C], ask: Send[C]) -> list[Outcome]:
         """What the node could not take at the moment is asked again, by itself."""

@@ -49,6 +49,8 @@ class Taker:
         self._ask = ask
         self._give_back = give_back
         self._forming: dict[_Sort, _Party] = {}
+        """Where there is room for one more."""
+        self._formed: list[_Party] = []
         self.tasks: set[asyncio.Task[None]] = set()
 
     async def take(self, wish: Wish) -> tuple[Leased, ...]:
@@ -57,9 +59,10 @@ class Taker:
         sort = _Sort(wish.wait_ms, wish.resource_types, wish.lease_duration_ms, wish.peer_id)
         party = self._forming.get(sort)
         if party is None or len(party.members) >= limits.BATCH_MAX:
-            if not self._forming:
+            if not self._formed:
                 self._loop.call_soon(self._go)
             party = self._forming[sort] = _Party(sort)
+            self._formed.append(party)
         member: Leases = self._loop.create_future()
         party.members.append(member)
         try:
@@ -73,8 +76,8 @@ class Taker:
             raise
 
     def _go(self) -> None:
-        forming, self._forming = self._forming, {}
-        for party in forming.values():
+        formed, self._formed, self._forming = self._formed, [], {}
+        for party in formed:
             party.task = self._loop.create_task(self._serve(party))
             self.tasks.add(party.task)
             party.task.add_done_callback(self.tasks.discard)

@@ -1,7 +1,7 @@
 """Between the commands and answers of the core and what travels: the caller's side of
 `mesh/translate.py`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from omnirelay.lease import answers, commands
@@ -10,7 +10,7 @@ from omnirelay.lease.commands import Command
 from omnirelay.mesh import wire
 from omnirelay.mesh.calls import Outcome
 from omnirelay.model.errors import OmniRelayError
-from omnirelay.model.items import to_ms
+from omnirelay.model.items import Token, to_ms
 from omnirelay.rpc.status import ErrorBody, error_of
 
 
@@ -42,32 +42,36 @@ def enqueue_outcomes(response: wire.EnqueueBatchResponse) -> list[Outcome]:
 
 
 def _refusal(view: wire.ErrorView) -> OmniRelayError:
-    details = None if view.current_fence is None else {"currentFence": view.current_fence}
-    return error_of(ErrorBody(view.message, view.status, view.code, details))
+    return error_of(ErrorBody(view.message, view.status, view.code, dict(view.details or {})))
 
 
-def token_outcomes(response: wire.TokenBatchResponse) -> list[Outcome]:
-    return [_token_outcome(result) for result in response.results]
+def token_outcomes(response: wire.TokenBatchResponse, tokens: Sequence[Token]) -> list[Outcome]:
+    pairs = zip(response.results, tokens, strict=True)
+    return [_token_outcome(result, token) for result, token in pairs]
 
 
-def _token_outcome(result: wire.TokenResult) -> Outcome:
+def _token_outcome(result: wire.TokenResult, token: Token) -> Outcome:
     if result.success:
         if result.expires_at is None:
             return _DONE
         return Beats((Beat(to_ms(result.expires_at), result.remaining_ms or 0),))
+    details = {"sequenceId": token.sequence_id}
+    if result.current_fence is not None:
+        details["currentFence"] = result.current_fence
     view = wire.ErrorView(
         result.error_message or "refused",
         result.error_status or "INTERNAL",
         result.error_code or "error.internal",
         result.current_fence,
+        details,
     )
     return _refusal(view)
 
 
-def beats(response: wire.TokenBatchResponse) -> Beats:
+def beats(response: wire.TokenBatchResponse, tokens: Sequence[Token]) -> Beats:
     """The outcomes of one heartbeat of several tokens."""
     outcomes: list[Beat | OmniRelayError] = []
-    for outcome in token_outcomes(response):
+    for outcome in token_outcomes(response, tokens):
         if isinstance(outcome, Beats):
             outcomes.extend(outcome.outcomes)
         else:

@@ -92,16 +92,25 @@ class Depths(_message.Message):
     def __init__(self, pending_count: _Optional[int] = ..., active_lease_count: _Optional[int] = ...) -> None: ...
 
 class ErrorView(_message.Message):
-    __slots__ = ("message", "status", "code", "current_fence")
+    __slots__ = ("message", "status", "code", "current_fence", "details")
+    class DetailsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
     CURRENT_FENCE_FIELD_NUMBER: _ClassVar[int]
+    DETAILS_FIELD_NUMBER: _ClassVar[int]
     message: str
     status: str
     code: str
     current_fence: int
-    def __init__(self, message: _Optional[str] = ..., status: _Optional[str] = ..., code: _Optional[str] = ..., current_fence: _Optional[int] = ...) -> None: ...
+    details: _containers.ScalarMap[str, int]
+    def __init__(self, message: _Optional[str] = ..., status: _Optional[str] = ..., code: _Optional[str] = ..., current_fence: _Optional[int] = ..., details: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class EnqueueRequest(_message.Message):
     __slots__ = ("payload", "delay_ms", "priority", "max_attempts", "lease_duration_ms")
