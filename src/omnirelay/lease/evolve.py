@@ -86,12 +86,13 @@ def _remember_request(state: QueueState, request_id: str, sequence_id: int) -> N
 
 
 def _remember_lease(state: QueueState, request_id: str, sequence_id: int) -> None:
+    rules = state.rules
+    # First: an id that comes again after the window is a new call, not one more of the old one.
+    state.lease_requests.forget_before(state.at - rules.dedupe_window_ms)
     served = state.lease_requests.get(request_id)
     if served is not None:
         served.append(sequence_id)  # one of many leases of the same call
         return
-    rules = state.rules
-    state.lease_requests.forget_before(state.at - rules.dedupe_window_ms)
     state.lease_requests.put(request_id, [sequence_id], state.at, rules.dedupe_entries)
 
 
