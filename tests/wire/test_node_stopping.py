@@ -283,7 +283,7 @@ async def test_a_disk_that_is_quick_again_is_written_by_the_loops_own_thread(
     ):
         await call.enqueue("quick")
         assert slow.threads[-1] == threading.get_ident()
-        slow.delay_s = 0.05
+        slow.delay_s = 0.3
         await call.enqueue("slow")
         await call.enqueue("away")
         assert slow.threads[-1] != threading.get_ident()
