@@ -12,8 +12,10 @@ from omnirelay.mesh.calls import AnyCall
 from omnirelay.mesh.shard import Shard
 from omnirelay.model.ports import stopwatch
 
-SLOW_S = 0.010
-"""A turn that takes longer than this is for the shard's own thread."""
+SLOW_S = 0.020
+"""Appends that usually take longer than this are for the shard's own thread."""
+STUCK_S = 0.250
+"""One that takes this long is at once. Shorter hiccups every disk has."""
 BACK_AFTER_S = 1.0
 BACK_LATEST_S = 60.0
 """A disk that is slow again as soon as it is trusted again is trusted less and less."""
@@ -27,6 +29,7 @@ class LoopDriver:
         self._loop = loop
         self._thread = threading.get_ident()
         self._is_due = False
+        self._usual_s = 0.0
         self._away_s = BACK_AFTER_S
         self._away_until = 0.0
         self._back_at = 0.0
@@ -54,15 +57,14 @@ class LoopDriver:
 
     def _drive(self) -> None:
         self._is_due = False
-        began = stopwatch()
-        try:
-            self._shard.drive()
-        finally:
-            ended = stopwatch()
-            if ended - began > SLOW_S:
-                self._go_away(ended)
+        self._shard.drive()
+        append_s = self._shard.tally.append_s
+        self._usual_s += (append_s - self._usual_s) / 8
+        if self._usual_s > SLOW_S or append_s > STUCK_S:
+            self._go_away(stopwatch())
 
     def _go_away(self, now: float) -> None:
+        self._usual_s = 0.0
         is_again = self._back_at and now - self._back_at < self._away_s
         self._away_s = min(2 * self._away_s, BACK_LATEST_S) if is_again else BACK_AFTER_S
         self._away_until = now + self._away_s

@@ -19,8 +19,18 @@ def serve(settings: NodeSettings, *, ready: Callable[[Node], None] | None = None
     """Blocks until SIGTERM or SIGINT, then stops cleanly and returns 0. Raises OmniRelayError if
     the node cannot start. `ready` is called once, when it serves."""
     _log(settings.log_level)
-    asyncio.run(_serve(settings, ready))
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(settings, ready))
     return 0
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where there is one: a fifth less CPU a call (docs/adr/0008)."""
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return None
+    return uvloop.new_event_loop
 
 
 async def _serve(settings: NodeSettings, ready: Callable[[Node], None] | None) -> None:

@@ -21,23 +21,38 @@ class Handling:
         self._handler = handler
         self._retry = retry
         self._error: BaseException | None = None
+        self._is_working = False
 
     async def run(self) -> None:
         """Ends when the handler has, however it does; never raises. A lost lease cancels it."""
         task = asyncio.current_task()
         assert task is not None
         loop = asyncio.get_running_loop()
-        if not self.lease.lost.watch(lambda: _cancel(loop, task)):
+        if not self.lease.lost.watch(lambda: self._tell(loop, task)):
             return
+        self._is_working = True
         began = stopwatch()
         try:
             # Whatever a handler does wrong, not being async included, is a failure of its lease.
             await self._handler(self.lease)
         except asyncio.CancelledError as error:
+            task.uncancel()  # it was meant for the handler; the report is still to come
             self._error = error
         except Exception as error:
             self._error = error
+        self._is_working = False
         self.took_s = stopwatch() - began
+
+    def _tell(self, loop: asyncio.AbstractEventLoop, task: "asyncio.Task[None]") -> None:
+        """Called on whichever thread finds the lease lost."""
+        try:
+            loop.call_soon_threadsafe(self._cancel, task)
+        except RuntimeError:
+            return  # the worker's loop has ended
+
+    def _cancel(self, task: "asyncio.Task[None]") -> None:
+        if self._is_working:
+            task.cancel()
 
     async def report(self) -> str:
         """completed, failed or lost. Raises OmniRelayError if the report was refused."""
@@ -77,11 +92,3 @@ def _words(error: Exception) -> str:
         return f"{type(error).__name__}: {error}"
     except Exception:
         return f"{type(error).__name__}, which cannot be put into words"
-
-
-def _cancel(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[None]") -> None:
-    """Called on the heart's thread."""
-    try:
-        loop.call_soon_threadsafe(task.cancel)
-    except RuntimeError:
-        return  # the worker's loop has ended

@@ -5,7 +5,6 @@ import logging
 import signal
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 
 from omnirelay.model import limits
 from omnirelay.model.errors import (
@@ -155,15 +154,14 @@ class Worker:
         finally:
             taking.cancel()  # a lease that comes after all is released by the link
             await asyncio.wait([taking])
-            if not taking.cancelled() and taking.exception() is None:
-                self._ahead.extend(taking.result())
-                self._start_next()
         if not taking.cancelled():
             taking.result()
 
-    async def _take(self, room: int) -> list[Lease]:
+    async def _take(self, room: int) -> None:
+        """What comes is begun here and now: the sooner it is done, the likelier its report meets
+        the commit of somebody else's call."""
         try:
-            return await self._relay.lease_many(
+            leases = await self._relay.lease_many(
                 room,
                 wait=self._poll,
                 types=list(self._handlings),
@@ -175,7 +173,9 @@ class Worker:
         except (Unavailable, ResourceExhausted) as error:
             log.warning("no lease: %s", error)
             await asyncio.sleep(0.2)
-            return []
+            return
+        self._ahead.extend(leases)
+        self._start_next()
 
     # -- working ------------------------------------------------------------------------------
 
@@ -190,19 +190,21 @@ class Worker:
                 self.lost += 1
                 continue
             handling = Handling(lease, self._handlings[lease.resource_type], self._retry)
-            task = asyncio.create_task(handling.run())
+            task = asyncio.create_task(self._work(handling))
             self._running.add(task)
-            task.add_done_callback(partial(self._ended, handling))
+            task.add_done_callback(self._reporting.discard)
 
-    def _ended(self, handling: Handling, task: "asyncio.Task[None]") -> None:
-        """The slot is free before the report is answered, so that both travel together."""
+    async def _work(self, handling: Handling) -> None:
+        await handling.run()
+        # The slot is free before the report is answered, so that both travel together.
+        task = asyncio.current_task()
+        assert task is not None
         self._running.discard(task)
+        self._reporting.add(task)
         self._typical_s += (handling.took_s - self._typical_s) / 8
-        report = asyncio.create_task(self._report(handling))
-        self._reporting.add(report)
-        report.add_done_callback(self._reporting.discard)
         self._start_next()
         self._changed.set()
+        await self._report(handling)
 
     async def _report(self, handling: Handling) -> None:
         try:
@@ -218,15 +220,22 @@ class Worker:
         ahead, self._ahead = list(self._ahead), deque()
         await asyncio.gather(*map(_release, ahead))
         if self._running:
-            await asyncio.wait(set(self._running), timeout=self._stop_timeout)
+            await self._handlers_end()
         left = set(self._running)
         for task in left:
             task.cancel()  # what did not end in time is handed back, untried
-        if left:
-            await asyncio.wait(left)
-        await asyncio.sleep(0)  # the last slot's report begins when its task is seen to have ended
-        if self._reporting:
-            await asyncio.wait(set(self._reporting))
+        if left or self._reporting:
+            await asyncio.wait(left | self._reporting)
+
+    async def _handlers_end(self) -> None:
+        """For as long as a stopping worker may take."""
+        try:
+            async with asyncio.timeout(self._stop_timeout):
+                while self._running:
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            return
 
 
 async def _release(lease: Lease) -> None:

@@ -10,6 +10,7 @@ import socket
 from collections import deque
 from collections.abc import Awaitable, Callable
 from math import inf
+from typing import cast
 
 import httptools
 
@@ -69,8 +70,8 @@ class Connection(asyncio.Protocol):
     # -- the socket -------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not asserted: the transports of other loops, such as uvloop's, are no subclass of it.
+        self._transport = transport = cast("asyncio.Transport", transport)
         _ask_whether_alive(transport.get_extra_info("socket"))
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if peer else ""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from typing import cast
 
 from omnirelay.model import limits
 from omnirelay.model.errors import InvalidArgument, OmniRelayError, OutcomeUnknown, Unavailable
@@ -60,8 +61,8 @@ class CallerConnection(asyncio.Protocol):
     # -- asyncio ------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not asserted: the transports of other loops, such as uvloop's, are no subclass of it.
+        self._transport = transport = cast("asyncio.Transport", transport)
         transport.write(pack(Hello(VERSION, self._headers)))
         self._look()
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import Protocol, cast
 
 from omnirelay.model import limits
 from omnirelay.model.errors import InvalidArgument, OmniRelayError, Overloaded, Unavailable
@@ -84,8 +84,8 @@ class Connection(asyncio.Protocol):
     # -- asyncio ------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not asserted: the transports of other loops, such as uvloop's, are no subclass of it.
+        self._transport = transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self._address = peer[0] if isinstance(peer, tuple) else ""
         if not self._host.traffic.admit(self):
