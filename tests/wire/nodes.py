@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from omnirelay.sdk.threads import LoopThread
 
 WIRES = ("stream", "http", "grpc")
 START_S = 15.0
+LOWEST, PORTS = 20_000, 12_000
+_given: set[int] = set()
 
 
 def settings_of(
@@ -58,12 +60,18 @@ async def _opened(settings: NodeSettings) -> Node:
 
 
 def free_ports(count: int) -> list[int]:
-    """Free a moment ago. All are held until the last is known, so that no two are the same."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
+    """Below those that the system gives to callers: a connection of another test must not sit on a
+    port while its node is down. Processes that draw at once start far apart."""
+    found: list[int] = []
+    port = LOWEST + os.getpid() * 97 % PORTS
+    while len(found) < count:
+        port = LOWEST + (port + 1 - LOWEST) % PORTS
+        with closing(socket.socket()) as tried, suppress(OSError):
+            tried.bind(("127.0.0.1", port))
+            if port not in _given:
+                _given.add(port)
+                found.append(port)
+    return found
 
 
 class NodeProcess:
