@@ -1,7 +1,7 @@
 """The caller's end of a gRPC stream."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from types import TracebackType
 from typing import Any
 
@@ -33,7 +33,10 @@ class Messages(AsyncGenerator[bytes, None]):
         *,
         timeout_s: float | None,
         metadata: tuple[tuple[str, str], ...],
+        on_cut: Callable[[], None],
     ) -> None:
+        """`on_cut` hears of a call that is given up before its end."""
+        self._on_cut = on_cut
         self._failure: Exception | None = None
         self._pump: asyncio.Task[None] | None = None
         # Any: bytes both ways, and one of two kinds of call.
@@ -45,6 +48,10 @@ class Messages(AsyncGenerator[bytes, None]):
             duplex: grpc.aio.StreamStreamMultiCallable[Any, Any] = channel.stream_stream(path)
             self._call = duplex(timeout=timeout_s, metadata=metadata)
             self._pump = asyncio.create_task(self._say(request.inbound))
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self._call.done())
 
     async def opening(self) -> list[tuple[str, str | bytes]]:
         """The metadata the answers began with; empty for one that was refused."""
@@ -93,6 +100,8 @@ class Messages(AsyncGenerator[bytes, None]):
         raise typ if isinstance(typ, BaseException) else typ()
 
     async def aclose(self) -> None:
+        if not self.is_over:
+            self._on_cut()
         self._call.cancel()
         if self._pump is not None and not self._pump.done():
             self._pump.cancel()

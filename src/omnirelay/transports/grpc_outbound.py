@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
 import grpc
 import grpc.aio
@@ -41,6 +42,10 @@ OPTIONS: Final = (
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 5_000),
 )
+
+LATE_S: Final = 0.1
+"""gRPC tells the loop of a call how it ended, even if that call was given up a moment ago. Any loop
+of the process may have to pass it on, and breaks if the other was closed meanwhile."""
 
 # What belongs to one hop or to gRPC itself. The deadline travels as gRPC's own.
 _NOT_PASSED_ON: Final = frozenset(
@@ -98,6 +103,10 @@ class GrpcOutbound:
         self._headers = {name.lower(): value for name, value in dict(headers).items()}
         self._service = service
         self._channel: grpc.aio.Channel | None = None
+        self._streams: WeakSet[Messages] = WeakSet()
+        self._under_way = 0
+        self._late_until = 0.0
+        """Until then gRPC may still have something to tell this loop about a call given up."""
         # Any: bytes both ways; made once a path, since making one costs more than a small call.
         self._unary: dict[str, grpc.aio.UnaryUnaryMultiCallable[Any, Any]] = {}
 
@@ -113,8 +122,12 @@ class GrpcOutbound:
     async def stop(self) -> None:
         channel, self._channel = self._channel, None
         self._unary.clear()
-        if channel is not None:
-            await channel.close()
+        if channel is None:
+            return
+        if self._under_way or not all(messages.is_over for messages in self._streams):
+            self._note_cut()
+        await channel.close()
+        await asyncio.sleep(max(0.0, self._late_until - asyncio.get_running_loop().time()))
 
     async def __call__(self, request: Request) -> Reply:
         if self._channel is None:
@@ -126,7 +139,15 @@ class GrpcOutbound:
         path = _plain_path(request.meta) if typed is None else typed.path
         if method is not None and not method.takes_many and not method.gives_many:
             return await self._single(path, request.body, timeout_s, metadata)
-        messages = Messages(self._channel, path, request, timeout_s=timeout_s, metadata=metadata)
+        messages = Messages(
+            self._channel,
+            path,
+            request,
+            timeout_s=timeout_s,
+            metadata=metadata,
+            on_cut=self._note_cut,
+        )
+        self._streams.add(messages)
         opening = await messages.opening()
         if STREAM_MARK in opening:
             return Stream(messages)
@@ -143,15 +164,22 @@ class GrpcOutbound:
                 self._unary.clear()
             multi = self._unary[path] = self._channel.unary_unary(path)
         call = multi(body, timeout=timeout_s, metadata=metadata)
+        self._under_way += 1
         try:
             answer = await call
             trailers = await call.trailing_metadata()
         except grpc.aio.AioRpcError as error:
             raise refusal_of(error.code(), error.details(), error.trailing_metadata()) from None
         except asyncio.CancelledError:
+            self._note_cut()
             raise_if_cut_off()
             raise
+        finally:
+            self._under_way -= 1
         return _response(answer, trailers)
+
+    def _note_cut(self) -> None:
+        self._late_until = asyncio.get_running_loop().time() + LATE_S
 
     def _timeout_s(self, meta: RequestMeta) -> float | None:
         if meta.expires_ms is None:
