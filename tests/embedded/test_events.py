@@ -94,7 +94,7 @@ async def test_a_reader_that_follows_ends_with_its_relay(place: Place) -> None:
 
     async def watch() -> None:
         async for event in relay.events(0):
-            seen.append(event.event_type)
+            seen.append(event.event_type)  # noqa: PERF401
 
     watching = asyncio.create_task(watch())
     await a_turn_of_the_loop()
