@@ -229,11 +229,14 @@ def test_the_commands_of_the_readme_work_on_a_new_node(tmp_path: Path) -> None:
     text = (EXAMPLES.parent / "README.md").read_text()
     found = re.search(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     assert found is not None
-    if shutil.which("curl") is None:
-        pytest.skip("there is no curl here")
+    lines = found[1].splitlines(keepends=True)
+    if (
+        shutil.which("curl") is None
+    ):  # the rest must work without it; `curl.sh` is also sent by hand
+        lines = [line for line in lines if not line.startswith("curl ")]
     with running(tmp_path, verb="dev") as node:
         command = f"{sys.executable} -m omnirelay.cli"
-        script = found[1].replace("http://127.0.0.1:7400", node.urls["http"])
+        script = "".join(lines).replace("http://127.0.0.1:7400", node.urls["http"])
         done = subprocess.run(
             ["sh", "-ec", script.replace(".venv/bin/omnirelay", command)],
             cwd=tmp_path,

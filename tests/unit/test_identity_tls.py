@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from omnirelay.identity.certificates import certificate_of
-from omnirelay.identity.tls import ClientTls, ServerTls
+from omnirelay.identity.tls import ServerTls
 from omnirelay.model.errors import InvalidOption, Unauthenticated
+from omnirelay.sdk.addresses import Tls
 from omnirelay.testing import figures
 from omnirelay.testing.authority import Authority, self_signed
 from omnirelay.testing.identity_cases import BAD_CLIENTS
@@ -128,10 +129,10 @@ def test_a_client_refuses_a_server_of_another_name_or_authority(
     ca = str(shared.folder / "ca.pem")
     elsewhere = shared.authority.issue("elsewhere", ["elsewhere.example"]).write(tmp_path, "e")
     with pytest.raises(ssl.SSLCertVerificationError):
-        shake(ServerTls(*elsewhere).context, ClientTls(ca_file=ca).context)
+        shake(ServerTls(*elsewhere).context, Tls(ca_file=ca).context())
     foreign = shared.foreign.issue("node", ["localhost"]).write(tmp_path, "f")
     with pytest.raises(ssl.SSLCertVerificationError):
-        shake(ServerTls(*foreign).context, ClientTls(ca_file=ca).context)
+        shake(ServerTls(*foreign).context, Tls(ca_file=ca).context())
 
 
 class Site:
@@ -158,7 +159,7 @@ class Site:
     def client_context(self) -> ssl.SSLContext:
         cert, key = self.client_files
         roots = str(self.folder / "roots.pem")
-        return ClientTls(ca_file=roots, cert_file=cert, key_file=key).context
+        return Tls(ca_file=roots, cert_file=cert, key_file=key).context()
 
     def shake(self) -> tuple[ssl.SSLObject, ssl.SSLObject]:
         return shake(self.tls.context, self.client_context())
@@ -281,18 +282,18 @@ def test_files_that_cannot_serve_are_refused_at_the_start(site: Site, tmp_path: 
     with pytest.raises(InvalidOption):
         ServerTls(cert, key, client_ca_file=str(site.ca), crl_file=empty)
     with pytest.raises(InvalidOption, match="both"):
-        ClientTls(cert_file=cert)
+        Tls(cert_file=cert)
 
 
 def test_a_client_takes_up_new_files_for_its_next_connection(site: Site) -> None:
-    tls = ClientTls(ca_file=str(site.ca))
-    assert not tls.reload_if_changed()
+    tls = Tls(ca_file=str(site.ca))
+    shake(ServerTls(*site.files).context, tls.context())
     site.ca.write_bytes(Authority("Another authority").pem)
-    assert tls.reload_if_changed()
     with pytest.raises(ssl.SSLCertVerificationError):
-        shake(ServerTls(*site.files).context, tls.context)
+        shake(ServerTls(*site.files).context, tls.context())
     site.ca.write_bytes(b"nonsense")
-    assert not tls.reload_if_changed()
+    with pytest.raises(InvalidOption):
+        tls.context()
 
 
 def test_a_private_key_is_not_in_the_repr_of_what_holds_it(site: Site) -> None:

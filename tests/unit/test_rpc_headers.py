@@ -14,7 +14,6 @@ from omnirelay.rpc.headers import (
     error_headers,
     expiry,
     meta_of,
-    plain,
     reply_headers,
 )
 from omnirelay.rpc.meta import RequestMeta
@@ -162,7 +161,7 @@ def test_an_error_fits_into_headers_whatever_its_text() -> None:
     """G38: a newline or a letter of another script in a message cannot break the answer."""
     headers = error_headers(OmniRelayError("nö\r\nSet-Cookie: a=b"))
     assert all(value.isascii() and value.isprintable() for value in headers.values())
-    assert plain(headers["Rpc-Error-Message"]) == "nö\r\nSet-Cookie: a=b"
+    assert unquote(headers["Rpc-Error-Message"]) == "nö\r\nSet-Cookie: a=b"
     assert (headers["Rpc-Status"], headers["Rpc-Error-Code"]) == ("INTERNAL", "error.internal")
     assert "Retry-After" not in headers
     assert error_headers(QueueFull(1, 1))["Retry-After"] == "1"
@@ -172,7 +171,7 @@ def test_an_error_fits_into_headers_whatever_its_text() -> None:
 def test_a_long_message_is_cut_at_a_whole_letter(letter: str) -> None:
     header = error_headers(OmniRelayError(letter * 100_000))["Rpc-Error-Message"]
     assert 1000 < len(header) <= 4096
-    assert set(plain(header)) == {letter}
+    assert set(unquote(header)) == {letter}
 
 
 def test_an_outbound_passes_names_and_trace_on_and_no_secret() -> None:

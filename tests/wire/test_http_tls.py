@@ -1,49 +1,23 @@
 """HTTPS: the node's certificate, and a caller's that reaches the call."""
 
-import hashlib
-import ssl
-
 import pytest
 import trustme
 
 from omnirelay.model.errors import Unavailable
 from omnirelay.model.ports import SystemClock
-from omnirelay.rpc.meta import Certificate, Request, RequestMeta, Response
+from omnirelay.rpc.meta import Request, RequestMeta, Response
 from omnirelay.testing.raw_http import RawHttp
 from omnirelay.transports.http_options import HttpOptions
 from omnirelay.transports.http_outbound import HttpOutbound
+from tests.wire.authority import Authority, read
 from tests.wire.http_echo import served
 
 REQUEST = Request(meta=RequestMeta(procedure="echo::say", transport="http"), body=b"{}")
 
 
-class Authority:
-    def __init__(self) -> None:
-        self._ca = trustme.CA()
-
-    def node(self, *, asks: bool = False) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._ca.issue_cert("127.0.0.1").configure_cert(context)
-        if asks:
-            self._ca.configure_trust(context)
-            context.verify_mode = ssl.CERT_REQUIRED
-        return context
-
-    def caller(self, name: str | None = None) -> ssl.SSLContext:
-        context = ssl.create_default_context()
-        self._ca.configure_trust(context)
-        if name is not None:
-            self._ca.issue_cert(name).configure_cert(context)
-        return context
-
-
 @pytest.fixture(scope="module")
 def authority() -> Authority:
     return Authority()
-
-
-def read(der: bytes) -> Certificate:
-    return Certificate("read", (), hashlib.sha256(der).hexdigest())
 
 
 async def test_a_call_over_tls(authority: Authority) -> None:

@@ -14,11 +14,12 @@ import pytest
 from omnirelay.identity.certificates import CertificateSettings
 from omnirelay.identity.policy import GrantSettings, Role
 from omnirelay.identity.settings import IdentitySettings
-from omnirelay.identity.tls import ClientTls, TlsSettings
+from omnirelay.identity.tls import TlsSettings
 from omnirelay.mesh import wire
 from omnirelay.model.errors import OmniRelayError, PermissionDenied
 from omnirelay.node import node as node_module
 from omnirelay.node.node import Node
+from omnirelay.sdk.addresses import Tls
 from omnirelay.testing.authority import Authority, Issued
 from tests.wire.real_node import NAMESPACE, WIRES, Caller, caller, node
 
@@ -60,9 +61,8 @@ class Town:
     def shows(self, client: Issued) -> dict[str, Any]:
         """How a caller of that certificate connects, whatever the wire. Any: see `caller`."""
         cert, key = client.write(self.folder, f"client-{client.thumbprint[:8]}")
-        tls = ClientTls(ca_file=str(self.folder / "ca.pem"), cert_file=cert, key_file=key)
-        pem = tls.pem()
-        return {"tls": tls.context, "pem": lambda: (pem.key, pem.certificate, pem.ca)}
+        tls = Tls(ca_file=str(self.folder / "ca.pem"), cert_file=cert, key_file=key)
+        return {"tls": tls.context(), "pem": tls.pem}
 
     async def shown_at(self, opened: Node, door: str) -> str:
         """Thumbprint of what a new connection is shown."""

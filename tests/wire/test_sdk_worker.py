@@ -17,6 +17,7 @@ from omnirelay import Lease, Payload, QueueOptions, Relay, Worker
 from omnirelay.node.node import Node
 from omnirelay.sdk import worker as worker_module
 from tests.embedded.signals import a_turn_of_the_loop, committed, counts, kinds
+from tests.embedded.worker_program import PROGRAM
 from tests.wire.nodes import WIRES, free_ports, node_process, node_thread, settings_of
 
 SHORT = QueueOptions(lease_duration_ms=300, requeue_delay_ms=0)
@@ -223,29 +224,6 @@ async def test_health_answers_only_what_it_is_asked(relay: Relay) -> None:
 
 
 # -- a process ----------------------------------------------------------------------------------
-
-PROGRAM = """
-import asyncio, sys, omnirelay
-
-async def main():
-    async with omnirelay.connect(sys.argv[1]) as relay:
-        worker = omnirelay.Worker(relay, concurrency=1, stop_timeout=float(sys.argv[2]))
-
-        @worker.handles("quick")
-        async def quick(lease):
-            print("holding", flush=True)
-            await worker._stopping.wait()
-
-        @worker.handles("slow")
-        async def slow(lease):
-            print("holding", flush=True)
-            await asyncio.Event().wait()
-
-        await worker.run(handle_signals=True)
-    print("ended", flush=True)
-
-asyncio.run(main())
-"""
 
 
 @contextmanager

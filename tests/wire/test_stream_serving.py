@@ -1,14 +1,11 @@
 """The stream port as its callers find it: TCP, TLS and Unix sockets, bugs, bounds and its end."""
 
 import asyncio
-import hashlib
 import logging
-import ssl
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-import trustme
 
 from omnirelay.model.errors import (
     InvalidOption,
@@ -33,6 +30,7 @@ from omnirelay.transports.stream_frames import (
 )
 from omnirelay.transports.stream_inbound import StreamInbound
 from omnirelay.transports.stream_outbound import StreamOutbound
+from tests.wire.authority import Authority, read
 from tests.wire.stream_raw import (
     CLOCK,
     EMPTY,
@@ -46,33 +44,9 @@ from tests.wire.stream_raw import (
 )
 
 
-class Authority:
-    def __init__(self) -> None:
-        self._ca = trustme.CA()
-
-    def node(self, *, asks: bool = False) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._ca.issue_cert("127.0.0.1").configure_cert(context)
-        if asks:
-            self._ca.configure_trust(context)
-            context.verify_mode = ssl.CERT_REQUIRED
-        return context
-
-    def caller(self, name: str | None = None) -> ssl.SSLContext:
-        context = ssl.create_default_context()
-        self._ca.configure_trust(context)
-        if name is not None:
-            self._ca.issue_cert(name).configure_cert(context)
-        return context
-
-
 @pytest.fixture(scope="module")
 def authority() -> Authority:
     return Authority()
-
-
-def read(der: bytes) -> Certificate:
-    return Certificate("read", (), hashlib.sha256(der).hexdigest())
 
 
 def revoked(der: bytes) -> Certificate:

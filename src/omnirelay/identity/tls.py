@@ -133,55 +133,6 @@ class ServerTls:
         return context, pem, _revoked(self._crl)
 
 
-class ClientTls:
-    """For calls that go out. `context` is for the next connection; take it anew each time."""
-
-    def __init__(
-        self,
-        *,
-        ca_file: str | None = None,
-        cert_file: str | None = None,
-        key_file: str | None = None,
-        alpn: Sequence[str] = (),
-    ) -> None:
-        """Without `ca_file` the system's authorities are believed. Raises InvalidOption."""
-        if (cert_file is None) != (key_file is None):
-            raise InvalidOption("a client certificate needs both its file and its key's file")
-        self._ca, self._cert, self._key = ca_file, cert_file, key_file
-        self._alpn = list(alpn)
-        self._paths = [path for path in (ca_file, cert_file, key_file) if path is not None]
-        self._signature = _signature(self._paths)
-        self.context, self._pem = self._load()
-
-    def pem(self) -> Pem:
-        return self._pem
-
-    def reload_if_changed(self) -> bool:
-        try:
-            signature = _signature(self._paths)
-            if signature == self._signature:
-                return False
-            context, pem = self._load()
-        except InvalidOption as error:
-            log.warning("client certificates stay as they were: %s", error)
-            return False
-        self.context, self._pem, self._signature = context, pem, signature
-        return True
-
-    def _load(self) -> tuple[ssl.SSLContext, Pem]:
-        context = ssl.create_default_context()
-        if self._ca is not None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # only that authority, no others
-            _load_authority(context, self._ca)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        if self._alpn:
-            context.set_alpn_protocols(self._alpn)
-        if self._cert is not None and self._key is not None:
-            _load_pair(context, self._cert, self._key)
-        read = [None if path is None else _read(path) for path in (self._cert, self._key, self._ca)]
-        return context, Pem(*read)
-
-
 def _signature(paths: Sequence[str]) -> _Signature:
     # By content: a file's time may not move between two writes that follow each other closely.
     return tuple(hashlib.sha256(_read(path)).digest() for path in paths)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import msgspec
 
@@ -56,6 +56,40 @@ async def tail(
             await bell.wait(after, POLL_S)
 
 
+class Trouble:
+    """How a sink has failed so far; its status shows it."""
+
+    def __init__(self, name: str) -> None:
+        self.failures = 0
+        self.last_error: str | None = None
+        self._name = name
+        self._in_a_row = 0
+
+    def is_over(self) -> None:
+        self.last_error, self._in_a_row = None, 0
+
+    async def note(self, error: Exception) -> None:
+        """Returns when it is time for the next try."""
+        self.failures += 1
+        self._in_a_row += 1
+        self.last_error = f"{type(error).__name__}: {error}"
+        log.warning("sink %s fails: %s", self._name, self.last_error)
+        await asyncio.sleep(min(0.05 * 2 ** min(self._in_a_row, 10), 5.0))
+
+
+async def feed_until(
+    is_over: Callable[[], bool], feed: Callable[[], Awaitable[None]], trouble: Trouble
+) -> None:
+    """A sink that fails is tried again with growing pauses, from where it was."""
+    while not is_over():
+        try:
+            await feed()
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            await trouble.note(error)
+
+
 class Follower:
     """A sink that fails is retried with growing pauses and stays behind alone: nothing else waits
     for it, except pruning."""
@@ -67,29 +101,14 @@ class Follower:
         self._sink = sink
         self._bell = bell
         self._clock = clock
-        self._failures = 0
-        self._in_a_row = 0
-        self._last_error: str | None = None
+        self._trouble = Trouble(sink.checkpoint.name)
         self._oldest_waiting_ms: int | None = None
 
     async def run(self) -> None:
         try:
-            await self._feed_for_ever()
+            await feed_until(lambda: self._bell.is_over, self._feed, self._trouble)
         finally:
             await self._reader.close()
-
-    async def _feed_for_ever(self) -> None:
-        while not self._bell.is_over:
-            try:
-                await self._feed()
-            except asyncio.CancelledError:
-                raise
-            except Exception as error:
-                self._failures += 1
-                self._in_a_row += 1
-                self._last_error = f"{type(error).__name__}: {error}"
-                log.warning("sink %s fails: %s", self._sink.checkpoint.name, self._last_error)
-                await asyncio.sleep(min(0.05 * 2 ** min(self._in_a_row, 10), 5.0))
 
     async def _feed(self) -> None:
         checkpoint = self._sink.checkpoint
@@ -106,7 +125,7 @@ class Follower:
             for start in range(0, len(events), limits.SINK_BATCH_EVENTS_MAX):
                 await self._sink.deliver(events[start : start + limits.SINK_BATCH_EVENTS_MAX])
             self._oldest_waiting_ms = None
-            self._last_error, self._in_a_row = None, 0
+            self._trouble.is_over()
 
     async def status(self) -> FollowerStatus:
         head = await self._reader.head()
@@ -123,6 +142,6 @@ class Follower:
             position,
             behind,
             lag,
-            self._failures,
-            self._last_error,
+            self._trouble.failures,
+            self._trouble.last_error,
         )

@@ -162,11 +162,6 @@ def _cut(encoded: str) -> str:
     return quote(unquote(whole, errors="ignore"))
 
 
-def plain(value: str) -> str:
-    """A percent-encoded header as it was meant."""
-    return unquote(value)
-
-
 _PASSED_ON = ("traceparent", "tracestate")
 
 

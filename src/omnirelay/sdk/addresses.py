@@ -24,6 +24,10 @@ class Tls(msgspec.Struct, frozen=True, kw_only=True):
     cert_file: str | None = None
     key_file: str | None = None
 
+    def __post_init__(self) -> None:
+        if (self.cert_file is None) != (self.key_file is None):
+            raise InvalidOption("a client certificate needs both its file and its key's file")
+
     def context(self) -> ssl.SSLContext:
         try:
             context = ssl.create_default_context(cafile=self.ca_file)

@@ -2,12 +2,11 @@
 that is kept on this side."""
 
 import asyncio
-import logging
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from omnirelay.journal.checkpoint import Apply, CheckpointingSink, CheckpointStore
-from omnirelay.journal.follower import FollowerStatus
+from omnirelay.journal.follower import FollowerStatus, Trouble, feed_until
 from omnirelay.mesh import wire
 from omnirelay.mesh.rest import run_now
 from omnirelay.model import limits
@@ -19,8 +18,6 @@ from omnirelay.sdk.threads import LoopThread
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
-
-log = logging.getLogger(__name__)
 
 STATUS_S = 2.0
 """How long whoever asks for a status waits for the node."""
@@ -34,24 +31,12 @@ class RemoteFollower:
         self._asking = asking
         self._sink = sink
         self._clock = clock
-        self._failures = 0
-        self._in_a_row = 0
-        self._last_error: str | None = None
+        self._trouble = Trouble(sink.checkpoint.name)
         self._seen = sink.position
         self._oldest_waiting_ms: int | None = None
 
     async def run(self) -> None:
-        while not self._asking.is_closed:
-            try:
-                await self._feed()
-            except asyncio.CancelledError:
-                raise
-            except Exception as error:
-                self._failures += 1
-                self._in_a_row += 1
-                self._last_error = f"{type(error).__name__}: {error}"
-                log.warning("sink %s fails: %s", self._sink.checkpoint.name, self._last_error)
-                await asyncio.sleep(min(0.05 * 2 ** min(self._in_a_row, 10), 5.0))
+        await feed_until(lambda: self._asking.is_closed, self._feed, self._trouble)
 
     async def _feed(self) -> None:
         events = read_events(self._asking, self._sink.position, follow=True)
@@ -62,7 +47,7 @@ class RemoteFollower:
                 self._oldest_waiting_ms = int(batch[0].timestamp.timestamp() * 1000)
                 await self._sink.deliver(batch)
                 self._oldest_waiting_ms = None
-                self._last_error, self._in_a_row = None, 0
+                self._trouble.is_over()
 
     async def status(self) -> FollowerStatus:
         checkpoint = self._sink.checkpoint
@@ -74,8 +59,8 @@ class RemoteFollower:
             checkpoint.position,
             behind,
             0 if waiting is None or not behind else max(0, self._clock.wall_ms() - waiting),
-            self._failures,
-            self._last_error,
+            self._trouble.failures,
+            self._trouble.last_error,
         )
 
     async def _last(self) -> int:

@@ -191,15 +191,7 @@ class GrpcOutbound:
 
     def _metadata(self, request: Request, typed: Method | None) -> "_Metadata":
         meta = request.meta
-        named = {
-            names.CALLER: meta.caller,
-            names.SHARD_KEY: meta.shard_key,
-            names.ROUTING_KEY: meta.routing_key,
-            names.ROUTING_DELEGATE: meta.routing_delegate,
-            names.PEER_ID: meta.peer_id,
-        }
-        pairs = {**self._headers, **_passed_on(meta.headers)}
-        pairs.update((name, value) for name, value in named.items() if value is not None)
+        pairs = {**self._headers, **_passed_on(meta.headers), **names.call_headers(meta)}
         if typed is not None:
             pairs[NAMESPACE] = meta.namespace
         else:

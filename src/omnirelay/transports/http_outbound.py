@@ -27,14 +27,13 @@ from omnirelay.model.errors import (
 from omnirelay.model.ports import Clock
 from omnirelay.rpc import headers as names
 from omnirelay.rpc.codec import JSON, Codec
-from omnirelay.rpc.meta import Reply, Request, RequestMeta, Response, Stream
+from omnirelay.rpc.meta import Reply, Request, Response, Stream
 from omnirelay.rpc.status import ErrorBody, error_of
 from omnirelay.transports.http_events import CONTENT_TYPE, ERROR, EventReader
 
 _SCHEMES = ("http", "https")
 _CONTENT_TYPES = {"json": "application/json", "msgpack": "application/msgpack"}
 _ACCEPT = f"application/json, {CONTENT_TYPE}"
-_PASSED_ON = ("traceparent", "tracestate")
 _ERROR_BYTES = 1 << 20
 _READ_BYTES = 64 << 10
 _LARGE = 256 << 10
@@ -196,21 +195,10 @@ def _headers_of(request: Request, ttl_ms: int | None) -> dict[str, str]:
     }
     if ttl_ms is not None:
         headers[names.TTL_MS] = str(max(1, ttl_ms))
-    headers |= {name: value for name, value in _named(meta) if value is not None}
-    headers |= {name: meta.headers[name] for name in _PASSED_ON if name in meta.headers}
+    headers |= names.call_headers(meta)
     if any("\n" in value or "\r" in value or "\0" in value for value in headers.values()):
         raise InvalidArgument("a name that goes as a header has a line end in it")
     return headers
-
-
-def _named(meta: RequestMeta) -> tuple[tuple[str, str | None], ...]:
-    return (
-        (names.CALLER, meta.caller),
-        (names.SHARD_KEY, meta.shard_key),
-        (names.ROUTING_KEY, meta.routing_key),
-        (names.ROUTING_DELEGATE, meta.routing_delegate),
-        (names.PEER_ID, meta.peer_id),
-    )
 
 
 def _body_of(request: Request) -> bytes | io.BytesIO | AsyncGenerator[bytes]:
