@@ -23,7 +23,7 @@ setup: .venv/.ready ## build .venv from the hashed lock (again only when the loc
 .venv/.locked: $(LOCK)
 	@$(PYTHON) -c 'import sys; sys.exit("OmniRelay needs Python 3.11 or newer: make PYTHON=python3.12 ..." if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv --clear .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r $(LOCK)
+	$(BIN)/pip install --quiet --disable-pip-version-check --only-binary :all: --no-binary pyspark --require-hashes -r $(LOCK)
 	@touch $@
 
 .venv/.ready: .venv/.locked pyproject.toml
@@ -73,8 +73,8 @@ protos: setup ## write the gRPC code again from proto/
 lock: ## resolve pyproject.toml again into the hashed lock (needs the network)
 	$(PYTHON) -m venv .lock-venv
 	.lock-venv/bin/pip install --quiet --disable-pip-version-check '$(UV)'
-	.lock-venv/bin/uv pip compile pyproject.toml --quiet --upgrade --extra bench --extra node --group dev \
-		--universal --python-version 3.11 --only-binary :all: --generate-hashes --no-annotate \
+	.lock-venv/bin/uv pip compile pyproject.toml --quiet --upgrade --extra bench --extra node --extra spark --group dev \
+		--universal --python-version 3.11 --only-binary :all: --no-binary pyspark --generate-hashes --no-annotate \
 		--custom-compile-command 'make lock' --output-file $(LOCK)
 	.lock-venv/bin/uv pip compile requirements/peers.in --quiet --upgrade \
 		--universal --python-version 3.11 --only-binary :all: --generate-hashes --no-annotate \
