@@ -18,6 +18,7 @@ from omnirelay.cli import (
     keeping,
     moving,
     operating,
+    pipeline,
     producing,
     serving,
     top,
@@ -61,6 +62,7 @@ app.add_typer(journal.app, name="journal")
 journal.app.command("backup")(keeping.backup)
 journal.app.command("restore")(keeping.restore)
 journal.app.command("export")(keeping.export)
+app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(configuring.app, name="config")
 app.command("doctor")(doctor.doctor)
 app.command("version")(about.version)

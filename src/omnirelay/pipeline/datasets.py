@@ -1,0 +1,249 @@
+"""What a table of the pipeline is, said once: its columns, its inputs, how it moves on.
+
+A table knows how far it has come (per shard, the last sequence it includes) and moves from there to
+where its inputs are. That is all the coupling there is: a batch run and a stream take the same
+steps, and whatever a crash left behind is what the next run begins with.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from omnirelay.model.errors import InvalidOption, OmniRelayError
+from omnirelay.pipeline.schema import EVENT_DDL, VERSION
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LAYERS = ("bronze", "silver", "gold", "audit", "quarantine")
+EVENTS = "lease_events"
+
+Kind = Literal["append", "carry", "merge", "window"]
+Positions = Mapping[str, int]
+"""Shard to the last sequence that is included."""
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """A predicate that every row a step writes must meet; a row for which it is null does not."""
+
+    name: str
+    holds: str
+    severity: Literal["fail", "warn"] = "fail"
+    """`fail`: the table stays where it is. `warn`: counted and said."""
+
+
+@dataclass(frozen=True)
+class Step:
+    session: "SparkSession"
+    new: "DataFrame"
+    """The events after this table's positions, up to those of its inputs; schema.EVENT."""
+    old: "DataFrame | None"
+    """carry: the open rows. merge and window: the whole table. append, or no table yet: None."""
+    read: "Callable[[str], DataFrame | None]"
+    """Another table by name, as far as it has come; None if it is not there yet."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a step does to its table, in one commit.
+
+    append   rows that are added and stay: carry's newly closed ones
+    replace  carry: all open rows; merge and window: the whole table. None leaves them as they are
+    rows     carry, instead of the two: open and closed rows in one frame, told apart by `state`,
+             so that what both come from is computed once
+    """
+
+    append: "DataFrame | None" = None
+    replace: "DataFrame | None" = None
+    rows: "DataFrame | None" = None
+
+
+@dataclass(frozen=True)
+class Dataset:
+    name: str
+    layer: str
+    columns: str
+    """DDL; the order is the table's."""
+    key: tuple[str, ...]
+    kind: Kind
+    inputs: tuple[str, ...]
+    advance: Callable[[Step], Change]
+    expectations: tuple[Expectation, ...] = ()
+    partition_by: str | None = None
+    """`state` for a carry table, else None: files are found by their statistics."""
+    version: int = 1
+    migrations: "tuple[Callable[[DataFrame], DataFrame], ...]" = ()
+    """The n-th (from 0) makes rows of version n + 2 from rows of version n + 1."""
+
+    def __post_init__(self) -> None:
+        if self.layer not in LAYERS:
+            raise InvalidOption(f"{self.name}: there is no layer {self.layer!r}")
+        if (self.partition_by == "state") != (self.kind == "carry"):
+            raise InvalidOption(f"{self.name}: a carry table, and no other, is split by `state`")
+        if len(self.migrations) != self.version - 1:
+            raise InvalidOption(f"{self.name}: version {self.version} needs a migration for each")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A table at one version: what a step began from and what its commit must still find."""
+
+    version: int = -1
+    """-1: there is no table yet."""
+    positions: dict[str, int] = field(default_factory=dict)
+    fence: int = 0
+    """The highest lease of a pipeline that has written here."""
+    events_version: int = -1
+    """All of the event table's files up to this version of it were read to their end."""
+
+
+class TableMoved(OmniRelayError):
+    """Somebody committed since the step began. Nothing was written; begin again from there."""
+
+    status = "ABORTED"
+    code = "error.pipeline.table_moved"
+
+    def __init__(self, table: str, version: int) -> None:
+        super().__init__(
+            f"table {table}: another commit came after version {version}; run again",
+            table=table,
+            version=version,
+        )
+
+
+class TableFenced(OmniRelayError):
+    """A pipeline with a newer lease has written. This one's time is over."""
+
+    status = "FAILED_PRECONDITION"
+    code = "error.pipeline.fenced"
+
+    def __init__(self, table: str, fence: int, current: int) -> None:
+        super().__init__(
+            f"table {table}: the lease with fence {fence} is over, a pipeline with fence {current} "
+            f"writes now",
+            table=table,
+            fence=fence,
+            current=current,
+        )
+
+
+class TableTooNew(OmniRelayError):
+    status = "FAILED_PRECONDITION"
+    code = "error.pipeline.table_too_new"
+
+    def __init__(self, table: str, version: int, known: int) -> None:
+        super().__init__(
+            f"table {table} has schema version {version} and this program knows {known}: use the "
+            f"newer omnirelay that wrote it",
+            table=table,
+            version=version,
+            known=known,
+        )
+
+
+class ExpectationFailed(OmniRelayError):
+    status = "DATA_LOSS"
+    code = "error.pipeline.expectation"
+
+    def __init__(self, table: str, name: str, rows: int) -> None:
+        super().__init__(
+            f"table {table}: {rows} rows do not meet the expectation {name!r}; the table stays as "
+            f"it was",
+            table=table,
+            expectation=name,
+            rows=rows,
+        )
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What goes into one commit beside its rows."""
+
+    base: Snapshot
+    positions: Positions
+    """Only shards that move need be named."""
+    fence: int = 0
+    events_version: int = -1
+
+
+class Tables(Protocol):
+    """Where the tables are. One writer at a time gets through; readers never wait."""
+
+    def read(self, name: str) -> "DataFrame | None":
+        """All rows at the newest version, or None if there is no such table."""
+
+    def read_open(self, name: str) -> "DataFrame | None":
+        """The open rows of a carry table."""
+
+    def read_events(self, after: Snapshot, upto: Positions) -> "DataFrame":
+        """Events after `after.positions` and not beyond `upto`."""
+
+    def snapshot(self, dataset: Dataset) -> Snapshot:
+        """Raises TableTooNew."""
+
+    def migrate(self, dataset: Dataset, fence: int) -> bool:
+        """Bring an older table to the dataset's version, in one commit. False: nothing to do."""
+
+    def commit(self, dataset: Dataset, change: Change, commit: Commit) -> int:
+        """All of it becomes visible at once, or nothing does; returns the rows written.
+
+        Raises TableMoved if the table is not at `commit.base`, TableFenced if it carries a higher
+        fence, ExpectationFailed if a row does not meet one.
+        """
+
+
+def _taken_in(_: Step) -> Change:
+    raise NotImplementedError("the event table is filled from the source, by bronze.py")
+
+
+LEASE_EVENTS = Dataset(
+    name=EVENTS,
+    layer="bronze",
+    columns=EVENT_DDL,
+    key=("shard", "sequence"),
+    kind="append",
+    inputs=(),
+    advance=_taken_in,
+    version=VERSION,
+)
+QUARANTINED = Dataset(
+    name="quarantined",
+    layer="quarantine",
+    columns="shard string, sequence bigint, address string, reason string, body binary, "
+    "found_at timestamp",
+    key=("shard", "sequence", "address", "reason"),
+    kind="append",
+    inputs=(),
+    advance=_taken_in,
+)
+
+_ROOMS = ("silver", "gold")
+
+
+def all_datasets() -> tuple[Dataset, ...]:
+    """Every table that is made from events, each after its inputs."""
+    found: list[Dataset] = []
+    for room in _ROOMS:
+        found.extend(import_module(f"omnirelay.pipeline.{room}").DATASETS)
+    return in_order(found)
+
+
+def in_order(datasets: Iterable[Dataset]) -> tuple[Dataset, ...]:
+    """Inputs first. Raises InvalidOption for a name used twice, an input nobody makes, a circle."""
+    left = list(datasets)
+    names = [EVENTS, *(dataset.name for dataset in left)]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidOption(f"two tables are called {', '.join(twice)}")
+    ordered: list[Dataset] = []
+    while left:
+        ready = {EVENTS, *(dataset.name for dataset in ordered)}
+        following = [dataset for dataset in left if set(dataset.inputs) <= ready]
+        if not following:
+            stuck = ", ".join(f"{d.name} of {sorted(set(d.inputs) - ready)}" for d in left)
+            raise InvalidOption(f"tables whose inputs are never made: {stuck}")
+        ordered += following
+        left = [dataset for dataset in left if dataset not in following]
+    return tuple(ordered)
