@@ -1,0 +1,184 @@
+"""What a Spark task does in a replay: fold sorted rows, shard after shard, as the core does.
+
+It needs no Spark: batches of Arrow go in and come out. Damage comes out as a row, not as a trace
+of a lost task.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnirelay.lease.commands import Drain
+from omnirelay.lease.decide import decide
+from omnirelay.lease.deciding_moves import from_item
+from omnirelay.lease.evolve import evolve
+from omnirelay.lease.image import freeze
+from omnirelay.lease.options import QueueOptions
+from omnirelay.lease.records import Drained
+from omnirelay.lease.state import QueueState
+from omnirelay.model import limits
+from omnirelay.model.errors import Corrupt, OmniRelayError
+from omnirelay.pipeline.columns import Columns
+from omnirelay.pipeline.records import records_of
+
+Wanted = Literal["state", "items"]
+FOLDED = (
+    "shard, sequence, event_type, timestamp, epoch, node, sequence_id, attempt, lease_id, fence,"
+    " expires_at, lease_ms, available_at, priority, max_attempts, peer_id, principal,"
+    " lease_request_id, resource_type, resource_id, partition_key, payload_encoding, body,"
+    " attributes, request_id, error_message, error_code, disposition, items, fence_floor,"
+    " extra_attempts, origin, rules, pending, active"
+)
+"""The columns a state can depend on. Proofs, and an envelope's seal, are not among them."""
+
+OUTCOME = "shard string, sequence bigint, kind string, number bigint, body binary, why string"
+"""`state`: parts of the state after `sequence`. `item`: lines of a drain file. `damaged`: the fold
+stopped before `sequence`, and `why`. `end`: the shard was folded to `sequence`."""
+_SCHEMA = pa.schema(
+    [
+        ("shard", pa.string()),
+        ("sequence", pa.int64()),
+        ("kind", pa.string()),
+        ("number", pa.int64()),
+        ("body", pa.binary()),
+        ("why", pa.string()),
+    ]
+)
+PART_ITEMS = 4096
+_encoder = msgspec.json.Encoder()
+
+
+def fold_shards(
+    batches: Iterable[pa.RecordBatch], wanted: Wanted, *, include_dead: bool = True
+) -> Iterator[pa.RecordBatch]:
+    """Rows come sorted by (shard, sequence); every shard of this task is among them as a whole."""
+    folding: Folding | None = None
+    for batch in batches:
+        for shard, rows in _runs(batch):
+            if folding is not None and folding.shard != shard:
+                yield from folding.outcome(wanted, include_dead=include_dead)
+                folding = None
+            folding = folding or Folding(shard)
+            folding.add(rows)
+    if folding is not None:
+        yield from folding.outcome(wanted, include_dead=include_dead)
+
+
+def _runs(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The batch in slices of one shard each."""
+    if not batch.num_rows:
+        return
+    runs = pc.run_end_encode(batch.column("shard"))
+    start = 0
+    for shard, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        yield shard, batch.slice(start, end - start)
+        start = end
+
+
+class Folding:
+    """One shard on its way from its first record to the last one wanted."""
+
+    def __init__(self, shard: str, state: QueueState | None = None) -> None:
+        self.shard = shard
+        self.state = state or QueueState()
+        self.damage: Corrupt | None = None
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        if self.damage is None:
+            try:
+                self._fold(rows)
+            except Corrupt as damage:
+                self.damage = damage
+
+    def _fold(self, rows: pa.RecordBatch) -> None:
+        state = self.state
+        columns = Columns.of_batch(rows)
+        sequences = columns.numbers("sequence")
+        whole = self._followed(sequences)
+        if whole:
+            self._apply(rows.slice(0, whole))
+            depth = (len(state.pending), len(state.active))
+            recorded = (
+                rows.column("pending")[whole - 1].as_py(),
+                rows.column("active")[whole - 1].as_py(),
+            )
+            if depth != recorded:
+                why = f"recorded depth {recorded}, replay gives {depth}"
+                raise Corrupt(self.shard, state.sequence, why)
+        if whole < len(sequences):
+            wanted, found = state.sequence + 1, sequences[whole]
+            what = "stands twice" if found < wanted else f"is missing; {found} comes next"
+            raise Corrupt(self.shard, min(wanted, found), f"sequence {min(wanted, found)} {what}")
+
+    def _followed(self, sequences: list[int]) -> int:
+        """How many of them follow without a gap."""
+        first, last = self.state.sequence + 1, self.state.sequence + len(sequences)
+        if (
+            sequences[0] == first
+            and sequences[-1] == last
+            and len(set(sequences)) == last - first + 1
+        ):
+            return len(sequences)
+        expected = range(first, last + 1)
+        pairs = zip(expected, sequences, strict=True)
+        return next(at for at, (wanted, found) in enumerate(pairs) if wanted != found)
+
+    def _apply(self, rows: pa.RecordBatch) -> None:
+        state = self.state
+        times = Columns.of_batch(rows).times("timestamp")
+        try:
+            for at, record in zip(times, records_of(rows), strict=True):
+                evolve(state, record, at)
+        except (AssertionError, KeyError) as error:
+            why = f"its record does not follow from those before: {error}"
+            raise Corrupt(self.shard, state.sequence, why) from error
+        except (msgspec.DecodeError, TypeError, ValueError, OmniRelayError) as error:
+            why = f"rows from here on cannot be read back: {error}"
+            raise Corrupt(self.shard, state.sequence + 1, why) from error
+
+    def outcome(self, wanted: Wanted, *, include_dead: bool) -> Iterator[pa.RecordBatch]:
+        if self.damage is not None:
+            yield self._rows("damaged", [b""], sequence=self.damage.sequence, why=str(self.damage))
+            return
+        last = self.state.sequence
+        if wanted == "state":
+            for number, part in enumerate(freeze(self.state, PART_ITEMS)):
+                yield self._rows("state", [_encoder.encode(part)], sequence=last, number=number)
+        else:
+            number = 0
+            for lines in drain_lines(self.state, include_dead=include_dead):
+                yield self._rows("item", lines, sequence=last, number=number)
+                number += len(lines)
+        yield self._rows("end", [b""], sequence=last)
+
+    def _rows(
+        self, kind: str, bodies: list[bytes], *, sequence: int, number: int = 0, why: str = ""
+    ) -> pa.RecordBatch:
+        count = len(bodies)
+        columns = [
+            pa.array([self.shard] * count, pa.string()),
+            pa.array([sequence] * count, pa.int64()),
+            pa.array([kind] * count, pa.string()),
+            pa.array(range(number, number + count), pa.int64()),
+            pa.array(bodies, pa.binary()),
+            pa.array([why] * count, pa.string()),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+
+
+def drain_lines(state: QueueState, *, include_dead: bool) -> Iterator[list[bytes]]:
+    """Pages of a drain file with everything that is not finished, a lease as one more try. The
+    state is empty afterwards: this is a drain, of a copy that nobody else has."""
+    command = Drain(max_items=limits.BATCH_MAX, include_active=True, include_dead=include_dead)
+    options = QueueOptions()
+    while True:
+        records = decide(state, command, state.at, options)
+        if not records:
+            return
+        (record,) = records
+        assert isinstance(record, Drained)
+        evolve(state, record, state.at)
+        yield [_encoder.encode(from_item(item)) for item in record.items]
