@@ -102,6 +102,23 @@ class SqliteReader:
             raise Corrupt(self.shard, after + 1, f"it is gone; the journal goes on at {rows[0][0]}")
         return [bytes(row[1]) for row in rows]  # type: ignore[arg-type]
 
+    async def snapshot(self) -> SnapshotRef | None:
+        with self._errors():
+            sql = (
+                "SELECT sequence, epoch, link, written_at, parts, checksum FROM snapshots "
+                "WHERE shard = ?"
+            )
+            row = self._db.execute(sql, (self.shard,)).fetchone()
+        return None if row is None else SnapshotRef(*row)
+
+    async def read_part(self, sequence: int, part: int) -> bytes:
+        with self._errors():
+            sql = "SELECT body FROM snapshot_parts WHERE shard = ? AND sequence = ? AND part = ?"
+            body = scalar(self._db, sql, self.shard, sequence, part)
+        if body is None:
+            raise Corrupt(self.shard, sequence, f"part {part} of its snapshot is missing")
+        return bytes(body)
+
     async def close(self) -> None:
         if self._connection is not None:
             self._connection.leave()
@@ -262,23 +279,6 @@ class SqliteJournal(SqliteReader):
             )
             if self._db.changes() == 0:
                 return
-
-    async def snapshot(self) -> SnapshotRef | None:
-        with self._errors():
-            sql = (
-                "SELECT sequence, epoch, link, written_at, parts, checksum FROM snapshots "
-                "WHERE shard = ?"
-            )
-            row = self._db.execute(sql, (self.shard,)).fetchone()
-        return None if row is None else SnapshotRef(*row)
-
-    async def read_part(self, sequence: int, part: int) -> bytes:
-        with self._errors():
-            sql = "SELECT body FROM snapshot_parts WHERE shard = ? AND sequence = ? AND part = ?"
-            body = scalar(self._db, sql, self.shard, sequence, part)
-        if body is None:
-            raise Corrupt(self.shard, sequence, f"part {part} of its snapshot is missing")
-        return bytes(body)
 
     async def prune(self, through: int, *, before_ms: int, limit: int) -> int:
         with self._errors():
