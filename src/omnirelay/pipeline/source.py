@@ -1,17 +1,28 @@
-"""`spark.read.format("omnirelay")`: the events of a journal as rows."""
+"""`spark.read.format("omnirelay")` and `spark.readStream.format("omnirelay")`: the events of
+journals as rows, or, with `view=quarantine`, what of them cannot be believed."""
 
-import asyncio
-from collections.abc import Iterator
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    Filter,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
-from omnirelay.journal.format import unseal, first_of
-from omnirelay.pipeline.rows import rows_of
-from omnirelay.pipeline.schema import EVENT_DDL
-from omnirelay.stores.sqlite_look import look
+from omnirelay.pipeline.source_filters import Bounds, bounds_of
+from omnirelay.pipeline.source_options import SourceOptions, parse
+from omnirelay.pipeline.source_plan import Plan, Slice
+from omnirelay.pipeline.source_reading import read_slice
+from omnirelay.pipeline.source_stream import JournalStream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
 
 
 class OmniRelaySource(DataSource):
@@ -19,29 +30,38 @@ class OmniRelaySource(DataSource):
     def name(cls) -> str:
         return "omnirelay"
 
+    @cached_property
+    def _parsed(self) -> SourceOptions:
+        return parse(self.options)
+
     def schema(self) -> str:
-        return EVENT_DDL
+        return self._parsed.ddl()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return _Reader(self.options, schema)
+        return JournalReader(self._parsed, tuple(schema.names))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
+        return JournalStream(self._parsed, tuple(schema.names))
 
 
-class _Reader(DataSourceReader):
-    def __init__(self, options: dict[str, str], schema: StructType) -> None:
-        self._path = options["path"]
-        self._shard = options.get("shards", "resourcelease")
-        self._schema = schema
+class JournalReader(DataSourceReader):
+    """Runs in two places: planning beside the driver, `read` wherever Spark sends the partition."""
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        from pyspark.sql.pandas.types import to_arrow_schema
+    def __init__(self, options: SourceOptions, names: tuple[str, ...]) -> None:
+        self._options = options
+        self._names = names
+        self._bounds = Bounds()
 
-        schema = to_arrow_schema(self._schema, timezone="UTC")
-        reader = look(self._path, self._shard).reader
-        after = 0
-        while bodies := asyncio.run(reader.read(after, 256)):
-            rows = []
-            for body in bodies:
-                envelope = unseal(body, shard=self._shard, at=first_of(body))
-                rows.extend(rows_of(envelope))
-                after = envelope.last
-            yield pa.RecordBatch.from_pylist(rows, schema=schema)
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
+        self._bounds = bounds_of(filters)
+        return filters
+
+    def partitions(self) -> list[InputPartition]:
+        with Plan(self._options) as plan:
+            return [InputPartition(part) for part in plan.batch(self._bounds)]
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        part: Slice | None = partition.value
+        if part is None:
+            return iter(())  # Spark's way to say that there are no partitions
+        return read_slice(part, self._options, self._names, self._bounds.event_types)

@@ -31,7 +31,7 @@ def open_address(url: str, shard: str) -> Opened:
     if scheme == "memory":
         return Opened(MemoryJournal(shard), MemoryCheckpoints())
     if scheme == "sqlite":
-        path = _sqlite_path(url)
+        path = sqlite_path(url)
         return Opened(
             SqliteJournal(path, shard, log_bytes=LOG_BYTES), SqliteCheckpoints(f"{path}-positions")
         )
@@ -42,7 +42,7 @@ def _scheme(url: str) -> str:
     return url.partition(":")[0].lower() if ":" in url else ""
 
 
-def _sqlite_path(url: str) -> str:
+def sqlite_path(url: str) -> str:
     """Nothing in an address is passed over in silence: what is not the path is refused."""
     slashes, rest = url[len("sqlite:") :][:3], url[len("sqlite:///") :]
     name = unquote(rest)

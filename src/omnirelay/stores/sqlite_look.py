@@ -27,16 +27,17 @@ class Look(msgspec.Struct, frozen=True):
 def look(path: str, shard: str) -> Look:
     """Raises Unavailable if there is no file, InvalidOption if it is not ours, InvalidArgument if
     it has no such shard."""
-    if not os.path.isfile(path):
-        raise Unavailable(f"{path}: there is no such file")
-    shards = _shards(path)
+    shards = shards_of(path)
     if shard not in shards:
         known = ", ".join(shards) or "none"
         raise InvalidArgument(f"{path} has no journal of {shard!r}; it has: {known}")
     return Look(SqliteReader(path, shard), peek(mark_path(path, shard)))
 
 
-def _shards(path: str) -> list[str]:
+def shards_of(path: str) -> list[str]:
+    """Raises Unavailable if there is no file, InvalidOption if it is not ours."""
+    if not os.path.isfile(path):
+        raise Unavailable(f"{path}: there is no such file")
     try:
         db = connect(path, read_only=True, check=partial(check_ours, path=path))
         try:

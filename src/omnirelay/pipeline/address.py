@@ -1,0 +1,97 @@
+"""The port through which the pipeline reads a journal, wherever it is kept."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from omnirelay.journal.checkpoint import CheckpointStore
+from omnirelay.model.errors import InvalidOption
+from omnirelay.pipeline.decode import Part
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Extent(msgspec.Struct, frozen=True):
+    """What is kept of one shard. An empty one ends before it begins."""
+
+    first: int
+    last: int
+
+
+class Damage(msgspec.Struct, frozen=True):
+    """An envelope that cannot be believed, or a stretch that is not there (then without a body).
+    `sequence` is where it is stored."""
+
+    sequence: int
+    reason: str
+    body: bytes | None = None
+
+
+class JournalAddress(Protocol):
+    """One place with the journals of one or more shards, read while its owner may be writing.
+
+    An implementation must never hold up that owner, must give the same answer for the same range
+    however often it is asked, and may be opened in many processes at once.
+    """
+
+    url: str
+
+    def shards(self) -> list[str]: ...
+
+    def extent(self, shard: str) -> Extent: ...
+
+    def sequence_before(self, shard: str, time_ms: int) -> int:
+        """The last sequence that was written before that time, 0 if there is none: a shard's clock
+        never goes back."""
+
+    def read(self, shard: str, part: Part) -> "Iterator[pa.RecordBatch]":
+        """The events of the part in order, those of damaged envelopes left out."""
+
+    def damaged(self, shard: str, after: int, through: int) -> Iterator[Damage]:
+        """What `read` leaves out of (after, through], and why; by the sequence it begins at."""
+
+    def positions(self) -> CheckpointStore | None:
+        """Where named readers keep their place so that pruning waits for them; None if the owner
+        of this journal asks nobody."""
+
+    def close(self) -> None: ...
+
+
+def absolute(url: str) -> str:
+    """The same address for a process that stands in another folder."""
+    scheme = url.partition(":")[0].lower() if ":" in url else ""
+    if scheme in _NODES:
+        return url
+    if scheme == "sqlite":
+        from omnirelay.stores.registry import sqlite_path
+
+        return str(Path(sqlite_path(url)).absolute())
+    if "://" in url or scheme in ("memory", "file"):
+        raise InvalidOption(
+            f"url {url!r}: no journal can be read there; use sqlite:///leases.db, the path of a "
+            f"file, or http://host:port of a node"
+        )
+    if not url.strip() or "\x00" in url:
+        raise InvalidOption(f"url {url!r} names nothing: use sqlite:///leases.db or a path")
+    return str(Path(url).absolute())
+
+
+_NODES = ("http", "https", "stream", "streams", "grpc", "grpcs")
+
+
+def is_node(url: str) -> bool:
+    return url.partition(":")[0].lower() in _NODES
+
+
+def open_journal(url: str, *, token: str | None = None) -> JournalAddress:
+    """Raises Unavailable if there is nothing, InvalidOption if it is not ours."""
+    if is_node(url):
+        from omnirelay.pipeline.address_node import NodeAddress
+
+        return NodeAddress(url, token=token)
+    from omnirelay.pipeline.address_sqlite import SqliteAddress
+
+    return SqliteAddress(absolute(url))

@@ -1,0 +1,121 @@
+"""Which parts of which journals a read consists of."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+
+import msgspec
+
+from omnirelay.model.errors import Corrupt, InvalidOption
+from omnirelay.pipeline.address import Extent, JournalAddress, open_journal
+from omnirelay.pipeline.offsets import Positions, Span, cut, held
+from omnirelay.pipeline.source_filters import Bounds
+from omnirelay.pipeline.source_options import SourceOptions
+
+
+class Slice(msgspec.Struct, frozen=True):
+    """What one task reads: a stretch of one shard from one place."""
+
+    url: str
+    span: Span
+    segment: str | None = None
+    """The file of the archive that holds the stretch; None: the journal itself."""
+
+
+class Plan(AbstractContextManager["Plan"]):
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._journals = [open_journal(url, token=options.token) for url in options.urls]
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for journal in self._journals:
+            journal.close()
+
+    def homes(self) -> dict[str, JournalAddress]:
+        """Where each wanted shard is read. Looked up anew: a shard may have come since."""
+        wanted = self._options.shards
+        homes: dict[str, JournalAddress] = {}
+        for journal in self._journals:
+            for shard in journal.shards():
+                if wanted is not None and shard not in wanted:
+                    continue
+                if shard in homes:
+                    raise InvalidOption(
+                        f"url: {homes[shard].url} and {journal.url} both have a shard {shard!r}; "
+                        f"one table cannot hold both"
+                    )
+                homes[shard] = journal
+        for shard in wanted or ():
+            if shard not in homes:
+                known = sorted({name for one in self._journals for name in one.shards()})
+                raise InvalidOption(
+                    f"shards: there is no shard {shard!r}; there are: {', '.join(known) or 'none'}"
+                )
+        return homes
+
+    def batch(self, bounds: Bounds) -> list[Slice]:
+        slices: list[Slice] = []
+        for shard, journal in self.homes().items():
+            if bounds.shards is None or shard in bounds.shards:
+                span = self._span(journal, shard, bounds)
+                slices += self.slices(journal, span)
+        return slices
+
+    def slices(self, journal: JournalAddress, span: Span) -> Iterator[Slice]:
+        rows = self._options.rows_per_partition
+        return (Slice(journal.url, part) for part in cut(span, rows))
+
+    def _span(self, journal: JournalAddress, shard: str, bounds: Bounds) -> Span:
+        kept = journal.extent(shard)
+        after = max(self.start(journal, shard, kept), bounds.after)
+        through = min(self.end(journal, shard, kept), bounds.through)
+        if bounds.from_ms is not None:
+            after = max(after, journal.sequence_before(shard, bounds.from_ms))
+        if bounds.to_ms is not None:
+            through = min(through, journal.sequence_before(shard, bounds.to_ms))
+        return Span(shard, after, through)
+
+    def start(self, journal: JournalAddress, shard: str, kept: Extent) -> int:
+        """What the options say is read first, less one."""
+        options = self._options
+        after = kept.first - 1
+        if options.from_sequence is not None:
+            after = options.from_sequence - 1
+            check_kept(shard, after, kept)
+        elif options.consumer is not None:
+            after = max(after, self.held([shard]).get(shard, 0))
+        if options.from_ms is not None:
+            after = max(after, journal.sequence_before(shard, options.from_ms))
+        return after
+
+    def end(self, journal: JournalAddress, shard: str, kept: Extent) -> int:
+        options = self._options
+        through = kept.last
+        if options.to_sequence is not None:
+            through = min(through, options.to_sequence)
+        if options.to_ms is not None:
+            through = min(through, journal.sequence_before(shard, options.to_ms))
+        return through
+
+    def held(self, shards: list[str]) -> Positions:
+        """Where the named consumer is."""
+        assert self._options.consumer is not None
+        homes, found = self.homes(), Positions()
+        for shard in shards:
+            store = homes[shard].positions()
+            if store is not None:
+                found |= held(store, self._options.consumer, [shard])
+        return found
+
+
+def check_kept(shard: str, after: int, kept: Extent) -> None:
+    """Raises Corrupt if what comes next was pruned: a silent gap would be taken for silence."""
+    if after + 1 < kept.first:
+        raise Corrupt(
+            shard,
+            after + 1,
+            f"it was pruned, the oldest kept is {kept.first}: read from there on, name an "
+            f"`archive`, or give readers a `consumer` name so that pruning waits for them",
+        )
