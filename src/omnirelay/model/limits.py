@@ -88,3 +88,17 @@ DECISIONS_MAX: Final = 8192
 GRANTS_MAX: Final = 10_000
 LIMITED_PRINCIPALS_MAX: Final = 10_000
 """Principals whose rate is remembered; the one seen longest ago is forgotten first."""
+
+# -- the pipeline's tables
+
+FOOTER_READERS_MAX: Final = 16
+"""Threads that read the footers of files just written."""
+STATISTIC_CHARS_MAX: Final = 64
+"""Of a text's least and greatest value in a table's log."""
+BOUNDS_IN_WORDS_MAX: Final = 64
+"""Shards whose new events are named in the query itself; more are joined to a list."""
+
+# -- the pipeline's answers
+
+REPLAY_INSPECT_MAX: Final = 10_000
+"""Items of a node that a comparison asks for one by one."""

@@ -168,6 +168,14 @@ class Commit:
     events_version: int = -1
 
 
+@dataclass(frozen=True)
+class Committed:
+    rows: int
+    """Written, whether new or in the place of others."""
+    warned: dict[str, int] = field(default_factory=dict)
+    """Expectation to how many of these rows do not meet it."""
+
+
 class Tables(Protocol):
     """Where the tables are. One writer at a time gets through; readers never wait."""
 
@@ -186,8 +194,8 @@ class Tables(Protocol):
     def migrate(self, dataset: Dataset, fence: int) -> bool:
         """Bring an older table to the dataset's version, in one commit. False: nothing to do."""
 
-    def commit(self, dataset: Dataset, change: Change, commit: Commit) -> int:
-        """All of it becomes visible at once, or nothing does; returns the rows written.
+    def commit(self, dataset: Dataset, change: Change, commit: Commit) -> Committed:
+        """All of it becomes visible at once, or nothing does.
 
         Raises TableMoved if the table is not at `commit.base`, TableFenced if it carries a higher
         fence, ExpectationFailed if a row does not meet one.

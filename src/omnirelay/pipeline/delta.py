@@ -1,0 +1,363 @@
+"""Tables in Delta format, without Delta's jars: Spark writes and reads Parquet, the log is kept by
+delta-rs. Whoever reads Delta reads these tables.
+
+One commit holds the new files, those that go, and, as Delta transactions (application, version):
+
+    shard:<name>          how far the table has come in the shard
+    omnirelay.lease       the fence of the pipeline that wrote
+    omnirelay.schema      the version of the columns
+    input:lease_events    the version of the event table that was read to its end
+
+so a table and its positions cannot part. The names of the shards, which a log of transactions does
+not list, are a property of the table, written before the first commit that needs one.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from omnirelay.model.errors import InvalidOption
+from omnirelay.model.ports import Clock, SystemClock, failpoint
+from omnirelay.pipeline.datasets import (
+    EVENTS,
+    LAYERS,
+    LEASE_EVENTS,
+    Change,
+    Commit,
+    Committed,
+    Dataset,
+    ExpectationFailed,
+    Positions,
+    Snapshot,
+    TableFenced,
+    TableMoved,
+    TableTooNew,
+)
+from omnirelay.pipeline.delta_files import Written, commit_folder, write_files, written_at
+from omnirelay.pipeline.delta_rows import between
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_SHARD = "shard:"
+_LEASE = "omnirelay.lease"
+_SCHEMA = "omnirelay.schema"
+_EVENTS_READ = f"input:{EVENTS}"
+_SHARDS = "omnirelay.shards"
+# Within a lease nobody else commits, and a commit that would land later than the version its files
+# are named for is not the one its step worked out.
+_NO_RETRY = 0
+
+
+@dataclass(frozen=True)
+class DataFile:
+    path: str
+    """Below the table's folder."""
+    size: int
+    rows: int | None
+    state: str | None
+    latest: Any = None
+    """The greatest `timestamp` in it, if the table has one and the file says so."""
+
+    @property
+    def written_at(self) -> int | None:
+        return written_at(self.path)
+
+
+class DeltaTables:
+    def __init__(
+        self,
+        session: "SparkSession",
+        root: str,
+        *,
+        clock: Clock | None = None,
+        storage_options: dict[str, str] | None = None,
+    ) -> None:
+        """`root`: a folder, or an address that both Spark and delta-rs reach."""
+        self.session = session
+        self.root = root.rstrip("/")
+        self._clock = clock or SystemClock()
+        self._storage = storage_options
+        self._known: dict[str, Snapshot] = {}
+        # INT96, Spark's default, carries no statistics.
+        session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        """Of the tables that are there, as `layer/table`."""
+        from omnirelay.pipeline.delta_files import subfolders
+
+        found = (f"{layer}/{name}" for layer in LAYERS for name in subfolders(self.root, layer))
+        return [name for name in found if self.open(name) is not None]
+
+    def address(self, table: str | Dataset) -> str:
+        if isinstance(table, Dataset):
+            return f"{self.root}/{table.layer}/{table.name}"
+        if "/" in table:
+            return f"{self.root}/{table}"
+        places = [f"{self.root}/{layer}/{table}" for layer in LAYERS]
+        return next((at for at in places if DeltaTable.is_deltatable(at, self._storage)), places[0])
+
+    def open(self, table: str | Dataset) -> DeltaTable | None:
+        try:
+            return DeltaTable(self.address(table), storage_options=self._storage)
+        except TableNotFoundError:
+            return None
+
+    def read(self, name: str) -> "DataFrame | None":
+        table = self.open(name)
+        return None if table is None else self.frame(table, self.files(table))
+
+    def read_open(self, name: str) -> "DataFrame | None":
+        table = self.open(name)
+        if table is None:
+            return None
+        return self.frame(table, [file for file in self.files(table) if file.state == "open"])
+
+    def read_events(self, after: Snapshot, upto: Positions) -> "DataFrame":
+        table = self.open(LEASE_EVENTS)
+        if table is None:
+            raise InvalidOption(f"{self.root} has no table of events yet")
+        new = [
+            file
+            for file in self.files(table)
+            if file.written_at is None or file.written_at > after.events_version
+        ]
+        is_all = not after.positions and dict(upto) == self._snapshot_of(LEASE_EVENTS).positions
+        rows = self.frame(table, new)
+        return rows if is_all else between(rows, after.positions, upto)
+
+    def files(self, table: DeltaTable) -> list[DataFile]:
+        import pyarrow as pa
+
+        actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        return [
+            DataFile(
+                path=row["path"],
+                size=row["size_bytes"],
+                rows=row.get("num_records"),
+                state=row.get("partition.state"),
+                latest=row.get("max.timestamp"),
+            )
+            for row in actions
+        ]
+
+    def frame(self, table: DeltaTable, files: list[DataFile]) -> "DataFrame":
+        from pyspark.sql import functions as f
+        from pyspark.sql.types import StructType
+
+        schema = StructType.fromJson(json.loads(table.schema().to_json()))
+        if not files:
+            return self.session.createDataFrame([], schema)
+        at = _spark_address(table.table_uri)
+        # A partition's value is in the log, not in its files.
+        parts: list[DataFrame] = []
+        for state in sorted({file.state for file in files}, key=str):
+            paths = [f"{at}/{file.path}" for file in files if file.state == state]
+            part = self.session.read.schema(schema).parquet(*paths)
+            parts.append(part if state is None else part.withColumn("state", f.lit(state)))
+        return _together(parts)
+
+    # -- where a table is -----------------------------------------------------------------------
+
+    def positions(self, name: str) -> dict[str, int]:
+        table = self.open(name)
+        return {} if table is None else _positions(table)
+
+    def snapshot(self, dataset: Dataset) -> Snapshot:
+        table = self.open(dataset)
+        if table is None:
+            return Snapshot()
+        found = table.transaction_version(_SCHEMA) or 1
+        if found > dataset.version:
+            raise TableTooNew(dataset.name, found, dataset.version)
+        return self._snapshot_of(dataset, table)
+
+    def _snapshot_of(self, dataset: Dataset, table: DeltaTable | None = None) -> Snapshot:
+        table = table or self.open(dataset)
+        if table is None:
+            return Snapshot()
+        known = self._known.get(dataset.name)
+        if known is not None and known.version == table.version():
+            return known
+        read = table.transaction_version(_EVENTS_READ)
+        self._known[dataset.name] = found = Snapshot(
+            version=table.version(),
+            positions=_positions(table),
+            fence=table.transaction_version(_LEASE) or 0,
+            events_version=-1 if read is None else read,
+        )
+        return found
+
+    # -- writing --------------------------------------------------------------------------------
+
+    def commit(self, dataset: Dataset, change: Change, commit: Commit) -> Committed:
+        table = self._prepared(dataset, commit)
+        folder = commit_folder(table.version() + 1)
+        written = self._written(dataset, _all_rows(dataset, change), folder)
+        failpoint("pipeline.after_write")
+        warned = self._check(dataset, table, written)
+        removes = self._removed(dataset, change, table)
+        failpoint("pipeline.before_commit")
+        self.act(dataset, table, [*written.adds, *removes], commit=commit)
+        failpoint("pipeline.after_commit")
+        return Committed(written.rows, warned)
+
+    def _prepared(self, dataset: Dataset, commit: Commit) -> DeltaTable:
+        """The table at the version the step began from, with a place for each shard's position."""
+        found = self.snapshot(dataset)
+        if found.fence > commit.fence:
+            raise TableFenced(dataset.name, commit.fence, found.fence)
+        if (found.version, found.positions) != (commit.base.version, commit.base.positions):
+            raise TableMoved(dataset.name, commit.base.version)
+        table = self.open(dataset) or self._create(dataset)
+        names = set(_shards(table))
+        if not set(commit.positions) <= names:
+            listed = json.dumps(sorted(names | set(commit.positions)))
+            table.alter.set_table_properties({_SHARDS: listed}, raise_if_not_exists=False)
+            table = self.open(dataset) or table
+        return table
+
+    def _create(self, dataset: Dataset) -> DeltaTable:
+        properties = CommitProperties(app_transactions=[Transaction(_SCHEMA, dataset.version)])
+        return DeltaTable.create(
+            self.address(dataset),
+            Schema.from_json(self.struct(dataset.columns).json()),
+            mode="ignore",
+            partition_by=dataset.partition_by,
+            name=dataset.name,
+            storage_options=self._storage,
+            commit_properties=properties,
+        )
+
+    def struct(self, columns: str) -> "StructType":
+        return self.session.createDataFrame([], columns).schema
+
+    def _written(self, dataset: Dataset, rows: "DataFrame | None", folder: str) -> Written:
+        if rows is None:
+            return Written((), 0)
+        return write_files(
+            rows.select(*self.struct(dataset.columns).names),
+            table=self.address(dataset),
+            folder=folder,
+            split_by=dataset.partition_by,
+        )
+
+    def _check(self, dataset: Dataset, table: DeltaTable, written: Written) -> dict[str, int]:
+        """Of what was written rather than of what is to be: it costs a glance at a few columns, not
+        the whole computation once more."""
+        if not dataset.expectations or not written.adds:
+            return {}
+        files = [DataFile(a.path, 0, None, a.partition_values.get("state")) for a in written.adds]
+        rows = self.frame(table, files)
+        broken = [f"count_if(NOT coalesce({e.holds}, false))" for e in dataset.expectations]
+        counts = rows.selectExpr(*broken).collect()[0]
+        warned: dict[str, int] = {}
+        for expectation, count in zip(dataset.expectations, counts, strict=True):
+            if count and expectation.severity == "fail":
+                raise ExpectationFailed(dataset.name, expectation.name, count)
+            if count:
+                warned[expectation.name] = count
+        return warned
+
+    def _removed(self, dataset: Dataset, change: Change, table: DeltaTable) -> list[RemoveAction]:
+        if dataset.kind == "append" or (change.replace is None and change.rows is None):
+            return []
+        kept = "closed" if dataset.kind == "carry" else None
+        return [
+            self.removal(file, dataset)
+            for file in self.files(table)
+            if kept is None or file.state != kept
+        ]
+
+    def removal(self, file: DataFile, dataset: Dataset, *, changes: bool = True) -> RemoveAction:
+        values = {dataset.partition_by: file.state} if dataset.partition_by else {}
+        return RemoveAction(file.path, changes, self._clock.wall_ms(), file.size, values)
+
+    def act(
+        self,
+        dataset: Dataset,
+        table: DeltaTable,
+        actions: list[AddAction | RemoveAction],
+        *,
+        commit: Commit,
+        migrates: bool = False,
+    ) -> None:
+        """One Delta commit on the version that `table` is at, or TableMoved and nothing."""
+        positions = {f"{_SHARD}{shard}": at for shard, at in commit.positions.items()}
+        versions = {**positions, _LEASE: commit.fence}
+        if commit.events_version >= 0:
+            versions[_EVENTS_READ] = commit.events_version
+        if migrates:
+            versions[_SCHEMA] = dataset.version
+        schema = self.struct(dataset.columns) if migrates else None
+        try:
+            table.create_write_transaction(
+                actions,
+                "overwrite" if migrates else "append",
+                table.schema() if schema is None else Schema.from_json(schema.json()),
+                dataset.partition_by,
+                commit_properties=CommitProperties(
+                    max_commit_retries=_NO_RETRY,
+                    app_transactions=[Transaction(name, v) for name, v in versions.items()],
+                ),
+            )
+        except CommitFailedError as error:
+            raise TableMoved(dataset.name, table.version()) from error
+
+    def migrate(self, dataset: Dataset, fence: int) -> bool:
+        base = self.snapshot(dataset)
+        table = self.open(dataset)
+        found = dataset.version if table is None else table.transaction_version(_SCHEMA) or 1
+        if table is None or found == dataset.version:
+            return False
+        if base.fence > fence:
+            raise TableFenced(dataset.name, fence, base.fence)
+        rows = self.frame(table, self.files(table))
+        for migration in dataset.migrations[found - 1 :]:
+            rows = migration(rows)
+        written = self._written(dataset, rows, commit_folder(table.version() + 1))
+        commit = Commit(base=base, positions=base.positions, fence=fence)
+        self.act(dataset, table, list(written.adds), commit=commit, migrates=True)
+        return True
+
+
+def _spark_address(uri: str) -> str:
+    """delta-rs names a local folder as a URL, with `%20` for a blank; Spark takes it as it is."""
+    local = uri.removeprefix("file://")
+    return (uri if local == uri else unquote(local)).rstrip("/")
+
+
+def _shards(table: DeltaTable) -> list[str]:
+    listed = table.metadata().configuration.get(_SHARDS)
+    return [] if listed is None else [str(name) for name in json.loads(listed)]
+
+
+def _positions(table: DeltaTable) -> dict[str, int]:
+    found = {shard: table.transaction_version(f"{_SHARD}{shard}") for shard in _shards(table)}
+    return {shard: at for shard, at in found.items() if at is not None}
+
+
+def _all_rows(dataset: Dataset, change: Change) -> "DataFrame | None":
+    if dataset.kind == "append" and (change.replace is not None or change.rows is not None):
+        raise InvalidOption(f"{dataset.name}: an append table replaces nothing")
+    if dataset.kind != "carry" and change.rows is not None:
+        raise InvalidOption(f"{dataset.name}: `rows` is for carry tables")
+    frames = [frame for frame in (change.append, change.replace, change.rows) if frame is not None]
+    if not frames:
+        return None
+    return _together(frames)
+
+
+def _together(frames: "list[DataFrame]") -> "DataFrame":
+    first, *others = frames
+    for other in others:
+        first = first.unionByName(other)
+    return first

@@ -1,0 +1,48 @@
+"""Rows between two positions of every shard."""
+
+from typing import TYPE_CHECKING
+
+from omnirelay.model import limits
+from omnirelay.pipeline.datasets import Positions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def moving(after: Positions, upto: Positions) -> dict[str, tuple[int, int]]:
+    """The shards that have something new: from which sequence (not included) to which."""
+    return {
+        shard: (after.get(shard, 0), last)
+        for shard, last in sorted(upto.items())
+        if last > after.get(shard, 0)
+    }
+
+
+def between(rows: "DataFrame", after: Positions, upto: Positions) -> "DataFrame":
+    bounds = moving(after, upto)
+    if len(bounds) <= limits.BOUNDS_IN_WORDS_MAX:
+        return rows.where(in_words(bounds))
+    from pyspark.sql import functions as f
+
+    listed = rows.sparkSession.createDataFrame(
+        [(shard, low, high) for shard, (low, high) in bounds.items()],
+        "shard string, after_sequence bigint, upto_sequence bigint",
+    )
+    joined = rows.join(f.broadcast(listed), "shard").where(
+        "sequence > after_sequence AND sequence <= upto_sequence"
+    )
+    return joined.select(*rows.columns)
+
+
+def in_words(bounds: dict[str, tuple[int, int]]) -> str:
+    """A predicate, which Spark pushes down into the files."""
+    parts = [
+        f"(shard = {quoted(shard)} AND sequence > {low} AND sequence <= {high})"
+        for shard, (low, high) in bounds.items()
+    ]
+    return " OR ".join(parts) or "false"
+
+
+def quoted(text: str) -> str:
+    """A Spark SQL literal of any text."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
