@@ -90,8 +90,9 @@ def test_a_sequence_that_stands_twice_is_named() -> None:
     assert (sequence, "sequence 20 stands twice" in why) == (20, True)
 
 
-def test_a_missing_beginning_is_damage_of_the_first_sequence() -> None:
-    assert damage(rows_for(History(1, 60)).slice(5))[0] == 1
+def test_a_missing_beginning_is_told_from_damage() -> None:
+    (row,) = outcomes(rows_for(History(1, 60)).slice(5))
+    assert (row["kind"], row["sequence"]) == ("pruned", 6)
 
 
 def test_a_record_that_cannot_follow_is_named() -> None:
@@ -123,6 +124,6 @@ def test_rules_that_are_no_rules_are_damage_and_not_a_lost_task() -> None:
 
 def test_one_damaged_shard_does_not_spoil_its_neighbour() -> None:
     one, two = History(1, 60), History(2, 60)
-    rows = pa.concat_tables([rows_for(one).slice(3), rows_for(two)])
+    rows = pa.concat_tables([rows_for(one).slice(0, 3), rows_for(one).slice(4), rows_for(two)])
     kinds = {(row["shard"], row["kind"]) for row in outcomes(rows)}
     assert kinds == {("shard-1", "damaged"), ("shard-2", "state"), ("shard-2", "end")}

@@ -102,3 +102,5 @@ BOUNDS_IN_WORDS_MAX: Final = 64
 
 REPLAY_INSPECT_MAX: Final = 10_000
 """Items of a node that a comparison asks for one by one."""
+AUDIT_FINDINGS_MAX: Final = 1000
+"""Findings of one statement that an audit names; it says so if there were more."""

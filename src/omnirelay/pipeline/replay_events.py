@@ -1,0 +1,62 @@
+"""The events that a job reads: from journals, from the tables, or from an archive."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from omnirelay.model.errors import InvalidOption, Unavailable
+from omnirelay.pipeline.address import is_node
+from omnirelay.pipeline.schema import EVENT_DDL
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TABLE = "lease_events"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Exactly one of these."""
+
+    journal: str | None = None
+    tables: str | None = None
+    archive: str | None = None
+
+    def __post_init__(self) -> None:
+        given = [one for one in (self.journal, self.tables, self.archive) if one]
+        if len(given) != 1:
+            raise InvalidOption("name one place to read: --from, --tables or --archive")
+
+    def check_lossless(self) -> None:
+        """Raises InvalidOption for a place whose events do not hold all that a state needs."""
+        if self.journal is not None and any(map(is_node, self.journal.split(","))):
+            raise InvalidOption(
+                f"{self.journal}: a node's events leave out what a state needs (rules, durations): "
+                f"replay from its journal's file, from the tables or from the archive"
+            )
+
+    def events(self, session: "SparkSession", shard: str | None = None) -> "DataFrame":
+        """Columns of `schema.EVENT`, in no order. Raises Unavailable if nothing is there."""
+        if self.journal is not None:
+            reader = session.read.format("omnirelay").option("url", self.journal)
+            return (reader.option("shards", shard) if shard else reader).load()
+        if self.tables is not None:
+            return _of_tables(session, self.tables)
+        assert self.archive is not None
+        return _of_archive(session, Path(self.archive))
+
+
+def _of_tables(session: "SparkSession", folder: str) -> "DataFrame":
+    from omnirelay.pipeline.delta import DeltaTables
+
+    found = DeltaTables(session, folder).read(TABLE)
+    if found is None:
+        raise Unavailable(f"{folder} has no table {TABLE}: `omnirelay pipeline run` makes it")
+    return found
+
+
+def _of_archive(session: "SparkSession", folder: Path) -> "DataFrame":
+    if not any(folder.rglob("*.parquet")):
+        raise Unavailable(f"{folder} holds no segments of an archive")
+    reader = session.read.schema(EVENT_DDL).option("recursiveFileLookup", "true")
+    return reader.option("pathGlobFilter", "*.parquet").parquet(str(folder))
