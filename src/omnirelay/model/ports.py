@@ -36,6 +36,11 @@ def chance() -> float:
     return random.random()  # noqa: S311
 
 
+def seeded_chance(seed: str) -> Callable[[], float]:
+    """From 0 up to 1, and the same numbers again for the same seed, on every machine."""
+    return random.Random(seed).random  # noqa: S311
+
+
 class ShardClock:
     """Milliseconds that never go back, over restarts too: the journal's last time is its floor.
 

@@ -1,0 +1,137 @@
+"""What the audit proves, as plain SQL over the events: window functions and aggregates, no code of
+ours in between. DuckDB runs the same text after `in_duckdb`, which moves two words; how a list is
+unfolded, which the two say differently, is kept in the views.
+
+Every statement gives rows (check, shard, sequence, sequence_id, event_type, message): findings.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+from omnirelay.pipeline.checks_items import ITEMS
+from omnirelay.pipeline.checks_moves import FENCES, MOVES, RESOURCES
+from omnirelay.pipeline.checks_order import ORDER
+
+
+@dataclass(frozen=True)
+class Check:
+    """One statement, and what each name under which it reports proves when it does not."""
+
+    name: str
+    proves: dict[str, str] = field(repr=False)
+    sql: str = field(repr=False)
+    is_for_serialised: bool = False
+    """Only shards that serialise need it."""
+
+
+CHECKS: tuple[Check, ...] = (
+    Check(
+        "order",
+        {
+            "order.gap": "sequences have no gap",
+            "order.duplicate": "every sequence is there once",
+            "order.chain": "envelopes follow one another, each linked to the one before",
+            "order.epoch": "epochs rise, each begun by its record and written by one node",
+            "order.clock": "the shard's clock never goes back",
+            "order.depth": "recorded depths are those that the records lead to",
+        },
+        ORDER,
+    ),
+    Check(
+        "fences",
+        {"fences.line": "fences rise from grant to grant, in step with the journal"},
+        FENCES,
+    ),
+    Check(
+        "items",
+        {
+            "items.accepted": "an item is accepted once",
+            "items.unknown": "nothing happens to an item that never came",
+            "items.overlap": "no item has two holders",
+            "items.waiting": "only what waits is granted",
+            "items.token": "who ends or prolongs a lease has its newest token",
+            "items.held": "only an open lease ends",
+            "items.ended": "what is over stays over",
+            "items.dead": "only dead letters are redriven or purged",
+            "items.moved": "an item leaves once before it comes back, and the other way round",
+            "items.deadline": "leases end neither by expiry too early nor by holders too late",
+            "items.attempt": "attempts count on by one",
+        },
+        ITEMS,
+    ),
+    Check(
+        "resources",
+        {"resources.overlap": "a serialised resource has one holder at a time"},
+        RESOURCES,
+        is_for_serialised=True,
+    ),
+    Check(
+        "moves",
+        {"moves.restored": "over all shards, what was restored had been drained, and once"},
+        MOVES,
+    ),
+)
+
+_SPARK = {
+    "unfold": "explode",
+    "live": "size(filter(items, item -> NOT coalesce(item.dead, false)))",
+}
+_DUCKDB = {
+    "unfold": "unnest",
+    "live": "len(list_filter(items, lambda item: NOT coalesce(item.dead, false)))",
+}
+
+_VIEWS = {
+    "audit_steps": """
+SELECT shard, sequence, event_type, epoch, node, timestamp, pending, active, disposition,
+  envelope_first, envelope_last,
+  CASE WHEN sequence = envelope_first THEN envelope_prev END AS link_in,
+  CASE WHEN sequence = envelope_last THEN envelope_checksum END AS link_out,
+  CASE WHEN event_type IN ('DrainSnapshot', 'RestoreSnapshot', 'Redriven') THEN {live} END AS moved
+FROM lease_events
+""",
+    "audit_touches": """
+SELECT shard, sequence_id, sequence, event_type, epoch, timestamp, attempt, lease_id, fence,
+  principal, expires_at, disposition = 'deadLettered' AS dead,
+  resource_type, resource_id, partition_key
+FROM lease_events WHERE sequence_id IS NOT NULL
+UNION ALL
+SELECT shard, item.sequence_id, sequence, event_type, epoch, timestamp, item.attempt,
+  CAST(NULL AS STRING), item.fence, principal, item.expires_at, item.dead,
+  item.resource_type, item.resource_id, item.partition_key
+FROM (
+  SELECT shard, sequence, event_type, epoch, timestamp, principal, {unfold}(items) AS item
+  FROM lease_events WHERE items IS NOT NULL) AS unfolded
+""",
+    "audit_moves": """
+SELECT shard, sequence, event_type, timestamp, item.sequence_id AS sequence_id,
+  item.origin AS origin
+FROM (
+  SELECT shard, sequence, event_type, timestamp, {unfold}(items) AS item
+  FROM lease_events WHERE event_type IN ('DrainSnapshot', 'RestoreSnapshot')) AS unfolded
+""",
+    "audit_epochs": """
+SELECT shard, epoch, min(timestamp) AS began_at
+FROM lease_events WHERE event_type = 'EpochStarted' GROUP BY shard, epoch
+""",
+    # What the other statements need to know of each shard as a whole. Small: a row a shard.
+    "audit_shards": """
+SELECT shard, min(sequence) AS first_sequence, max(sequence) AS last_sequence,
+  count(*) AS events,
+  min_by(origin, CASE WHEN origin IS NOT NULL THEN sequence END) AS origin,
+  max(CASE WHEN rules LIKE '%"serializeBy":"resource"%'
+    OR rules LIKE '%"serializeBy":"partition_key"%' THEN 1 ELSE 0 END) AS is_serialised
+FROM lease_events GROUP BY shard
+""",
+}
+
+
+def views(*, duckdb: bool = False) -> dict[str, str]:
+    """What to make of the table or view `lease_events` before a check runs, in this order. Many
+    statements ask for `audit_shards`: keep its rows, they are few."""
+    words = _DUCKDB if duckdb else _SPARK
+    return {name: sql.format(**words) for name, sql in _VIEWS.items()}
+
+
+def in_duckdb(sql: str) -> str:
+    return re.sub(r"last_value\((\w+)\) IGNORE NULLS", r"last_value(\1 IGNORE NULLS)", sql)
