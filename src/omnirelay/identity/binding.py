@@ -54,6 +54,21 @@ class Binding:
         # The same few names come with every call.
         self._judged = lru_cache(maxsize=256)(self._is_dropped)
 
+    def is_idle(self, request: Request) -> bool:
+        """Where nobody is asked for a proof, a bare call has nothing to prove or to drop."""
+        meta = request.meta
+        return (
+            not self._is_on
+            and meta.peer_id is None
+            and meta.principal == ANONYMOUS
+            and meta.proof is None
+            and not meta.doubled
+            and not self._names_dropped(meta.headers)
+        )
+
+    def _names_dropped(self, headers: Mapping[str, str]) -> bool:
+        return any(map(self._judged, headers)) if headers else False
+
     async def __call__(self, request: Request, procedure: Procedure, next_: Handler) -> Reply:
         meta = await self.prove(request.meta)
         return await next_(msgspec.structs.replace(request, meta=meta))

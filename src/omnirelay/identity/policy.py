@@ -124,6 +124,9 @@ class Authorize:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
 
+    def is_idle(self, request: Request) -> bool:
+        return self._policy.is_open
+
     async def __call__(self, request: Request, procedure: Procedure, next_: Handler) -> Reply:
         self._policy.check(request.meta.principal, procedure.namespace, procedure.verb)
         return await next_(request)

@@ -9,6 +9,7 @@ import asyncio
 import threading
 
 from omnirelay.mesh.calls import AnyCall
+from omnirelay.mesh.gathering import Gathering
 from omnirelay.mesh.shard import Shard
 from omnirelay.model.ports import stopwatch
 
@@ -29,6 +30,7 @@ class LoopDriver:
         self._loop = loop
         self._thread = threading.get_ident()
         self._is_due = False
+        self._gathering = Gathering()
         self._usual_s = 0.0
         self._away_s = BACK_AFTER_S
         self._away_until = 0.0
@@ -45,7 +47,7 @@ class LoopDriver:
         if not self._is_due:
             # All that comes in during this turn of the loop goes into one turn of the shard.
             self._is_due = True
-            self._loop.call_soon(self._drive)
+            self._loop.call_soon(self._drive_or_hold)
 
     def _may_come_back(self) -> bool:
         """When time is up and the last commit, made on the other thread, was quick."""
@@ -54,6 +56,21 @@ class LoopDriver:
             return False
         self._away_until, self._back_at = 0.0, now
         return True
+
+    def _drive_or_hold(self) -> None:
+        now, waiting = stopwatch(), self._shard.waiting
+        if self._gathering.is_wanted(waiting, now):
+            # For as long as one commit takes: that much is saved if somebody comes.
+            self._hold(waiting, now + self._usual_s)
+        else:
+            self._drive()
+
+    def _hold(self, waiting: int, until: float) -> None:
+        """Looks at every turn of the loop: its timers are too coarse, and this is rare."""
+        if self._shard.waiting == waiting and stopwatch() < until:
+            self._loop.call_soon(self._hold, waiting, until)
+        else:
+            self._drive()
 
     def _drive(self) -> None:
         self._is_due = False

@@ -164,6 +164,10 @@ class Shard:
             # It ended between our look and the append, so nobody else will answer this call.
             self._refuse_all(self.failure or Closed(f"shard {self.name} is closed"))
 
+    @property
+    def waiting(self) -> int:
+        return len(self._inbox)
+
     def _wake(self) -> None:
         if self._is_resting:
             self._is_resting = False

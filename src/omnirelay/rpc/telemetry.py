@@ -15,6 +15,10 @@ from omnirelay.rpc.meta import Reply, Request
 from omnirelay.rpc.procedure import Handler, Procedure
 
 
+LOOK_EVERY_S = 1.0
+"""A process that brings an SDK of its own is heard within this time."""
+
+
 class Record(Protocol):
     """Where a measurement goes."""
 
@@ -51,16 +55,21 @@ class Tracing:
     def __init__(self, takes: Callable[[SpanContext], bool]) -> None:
         self._tracer = trace.get_tracer("omnirelay")
         self._takes = takes
+        self._looked_at = -LOOK_EVERY_S
+        self._is_heard = False
 
-    def _is_heard(self) -> bool:
-        """Without an SDK every span is made for nobody, and that costs as much as a small call."""
-        return not isinstance(self._tracer, trace.ProxyTracer) or not isinstance(
-            trace.get_tracer_provider(), trace.ProxyTracerProvider
-        )
+    def is_idle(self, request: Request) -> bool:
+        """Without an SDK every span is made for nobody, and that costs as much as a small call. To
+        ask whether there is one reads the environment, so it is not asked at every call."""
+        now = stopwatch()
+        if now - self._looked_at >= LOOK_EVERY_S:
+            self._looked_at = now
+            self._is_heard = not isinstance(self._tracer, trace.ProxyTracer) or not isinstance(
+                trace.get_tracer_provider(), trace.ProxyTracerProvider
+            )
+        return not self._is_heard
 
     async def __call__(self, request: Request, procedure: Procedure, next_: Handler) -> Reply:
-        if not self._is_heard():
-            return await next_(request)
         meta = request.meta
         context = propagate.extract(meta.headers) if "traceparent" in meta.headers else Context()
         if not self._takes(trace.get_current_span(context).get_span_context()):

@@ -70,6 +70,9 @@ class Worker:
         self._reporting: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         self._stopping = asyncio.Event()
+        self._taking: asyncio.Task[None] | None = None
+        self._is_taking = False
+        """It waits for a lease."""
         self._typical_s = SHORT_S * 2
         self._polled_at = stopwatch()
         self.completed = 0
@@ -90,6 +93,9 @@ class Worker:
     def stop(self) -> None:
         """Take no more work; `run` returns when what is in hand is finished or handed back."""
         self._stopping.set()
+        self._changed.set()
+        if self._taking is not None and self._is_taking:
+            self._taking.cancel()  # a lease that comes after all is released by the link
 
     @property
     def is_healthy(self) -> bool:
@@ -108,32 +114,38 @@ class Worker:
         if handle_signals:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self.stop)
+        taking = self._taking = asyncio.create_task(self._take_until_stopped())
         try:
-            await self._take_until_stopped()
+            await asyncio.wait([taking])
         finally:
+            taking.cancel()
+            await asyncio.wait([taking])
             if handle_signals:
                 for number in (signal.SIGTERM, signal.SIGINT):
                     loop.remove_signal_handler(number)
             await self._finish()
             if health is not None:
                 await health.close()
+        if not taking.cancelled():
+            taking.result()
 
     # -- taking -------------------------------------------------------------------------------
 
     async def _take_until_stopped(self) -> None:
-        stopped = asyncio.create_task(self._stopping.wait())
-        stopped.add_done_callback(lambda _: self._changed.set())
-        try:
-            while not self._stopping.is_set():
-                self._polled_at = stopwatch()
-                self._changed.clear()
-                room = self._room()
-                if room > 0:
-                    await self._take_or_stop(room, stopped)
-                else:
-                    await self._some_change()
-        finally:
-            stopped.cancel()
+        """A task of its own, and no task a take: the wish for the next lease leaves in the same
+        moment as the report of the last."""
+        while not self._stopping.is_set():
+            self._polled_at = stopwatch()
+            self._changed.clear()
+            room = self._room()
+            if room <= 0:
+                await self._some_change()
+                continue
+            self._is_taking = True
+            try:
+                await self._take(room)
+            finally:
+                self._is_taking = False
 
     def _room(self) -> int:
         ahead = self._prefetch if self._typical_s < SHORT_S else 0
@@ -146,16 +158,6 @@ class Worker:
                 await self._changed.wait()
         except TimeoutError:
             return
-
-    async def _take_or_stop(self, room: int, stopped: "asyncio.Task[bool]") -> None:
-        taking = asyncio.create_task(self._take(room))
-        try:
-            await asyncio.wait([stopped, taking], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            taking.cancel()  # a lease that comes after all is released by the link
-            await asyncio.wait([taking])
-        if not taking.cancelled():
-            taking.result()
 
     async def _take(self, room: int) -> None:
         """What comes is begun here and now: the sooner it is done, the likelier its report meets

@@ -240,12 +240,14 @@ class Connection(asyncio.Protocol):
     # -- answers ------------------------------------------------------------------------------
 
     def send(self, frame: Frame) -> None:
-        """What is said in one turn of the loop leaves in one write, unless it is a lot."""
-        if not self._out:
-            self._loop.call_soon(self._flush)
+        """What is said in one turn of the loop leaves in one write, unless it is a lot, or there
+        is nobody else to wait for."""
         packed = pack(frame)
+        is_alone = len(self._calls) <= 1
+        if not self._out and not is_alone:
+            self._loop.call_soon(self._flush)
         self._out.append(packed)
-        if len(packed) > FLUSH_BYTES:
+        if is_alone or len(packed) > FLUSH_BYTES:
             self._flush()
 
     @property
