@@ -1,0 +1,99 @@
+"""`peer_health`: what became of the leases each peer took.
+
+A peer without a name is the peer ''. A peer was seen when it was granted something, when it sent a
+heartbeat and when it ended a lease itself. It may be a zombie if leases of its expire, at least one
+in five: it took work and fell silent. (Refused completions are not in the journal.)
+
+Sums go on from the old rows; what an attempt adds is added once, by the step that has the event:
+grants by granted_sequence, ends by ended_sequence, heartbeats of a lease from an earlier step by
+counting the step's own beats.
+"""
+
+# ruff: noqa: S608 - put together from constants; no value from outside comes into the text
+
+from omnirelay.pipeline.datasets import EVENTS, Change, Dataset, Expectation, Step
+from omnirelay.pipeline.fresh import fresh_sql, recent
+from omnirelay.pipeline.sql import SPARK, Dialect, run_sql
+
+COLUMNS = (
+    "shard string, peer_id string, principal string, grants bigint, completed bigint,"
+    " failed bigint, expired bigint, released bigint, heartbeats bigint, hold_ms_sum bigint,"
+    " hold_mean_ms bigint, first_seen_at timestamp, last_seen_at timestamp,"
+    " suspected_zombie boolean"
+)
+_ENDS = ("completed", "failed", "expired", "released")
+_SUMS = ("grants", *_ENDS, "heartbeats", "hold_ms_sum")
+
+
+def statement(sql: Dialect, *, has_old: bool) -> str:
+    beats, joined, beaten, old = "", "", "a.heartbeats", ""
+    if has_old:
+        beats = f""",
+beats AS (
+  SELECT shard, item.sequence_id AS sequence_id, item.fence AS fence, count(*) AS beats
+  FROM (SELECT shard, {sql.each("items")} AS item FROM $new WHERE event_type = 'Heartbeat') AS b
+  GROUP BY shard, item.sequence_id, item.fence
+)"""
+        joined = """LEFT JOIN beats AS b
+    ON b.shard = a.shard AND b.sequence_id = a.sequence_id AND b.fence = a.fence"""
+        beaten = "CASE WHEN a.granted_sequence >= a.since THEN a.heartbeats ELSE b.beats END"
+        old = f"""UNION ALL SELECT shard, peer_id, principal, CAST(0 AS BIGINT) AS newest,
+    {", ".join(_SUMS)}, first_seen_at, last_seen_at FROM $old"""
+    ends = ", ".join(f"count(CASE WHEN a.outcome = '{one}' THEN 1 END) AS {one}" for one in _ENDS)
+    sums = ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in _SUMS)
+    all_ends = " + ".join(_ENDS)
+    return f"""
+WITH {fresh_sql("lease_attempts", has_old=has_old)}{beats},
+added AS (
+  SELECT a.shard, coalesce(a.peer_id, '') AS peer_id, a.principal,
+    max(CASE WHEN a.granted_sequence >= a.since THEN a.granted_sequence END) AS newest,
+    count(CASE WHEN a.granted_sequence >= a.since THEN 1 END) AS grants, {ends},
+    sum({beaten}) AS heartbeats,
+    sum(CASE WHEN a.outcome <> 'drained' THEN a.hold_ms END) AS hold_ms_sum,
+    min(a.granted_at) AS first_seen_at,
+    max(greatest(a.granted_at, a.last_heartbeat_at,
+      CASE WHEN a.outcome IN ('completed', 'failed', 'released') THEN a.ended_at END))
+      AS last_seen_at
+  FROM fresh_lease_attempts AS a {joined}
+  WHERE a.fence IS NOT NULL AND a.since IS NOT NULL
+  GROUP BY a.shard, coalesce(a.peer_id, ''), a.principal
+),
+parts AS (
+  SELECT shard, peer_id, principal, newest, {", ".join(_SUMS)}, first_seen_at, last_seen_at
+  FROM added
+  {old}
+),
+together AS (
+  SELECT shard, peer_id, max_by(principal, newest) AS principal, {sums},
+    min(first_seen_at) AS first_seen_at, max(last_seen_at) AS last_seen_at
+  FROM parts GROUP BY shard, peer_id
+)
+SELECT shard, peer_id, principal, {", ".join(f"coalesce({n}, 0) AS {n}" for n in _SUMS)},
+  CASE WHEN {all_ends} > 0 THEN CAST(floor(hold_ms_sum / ({all_ends})) AS BIGINT) END
+    AS hold_mean_ms,
+  first_seen_at, last_seen_at, expired > 0 AND expired * 5 >= {all_ends} AS suspected_zombie
+FROM together"""
+
+
+def advance(step: Step) -> Change:
+    has_old = step.old is not None
+    frames = {"lease_attempts": recent(step, "lease_attempts", has_old=has_old)}
+    if step.old is not None:
+        frames |= {"new": step.new, "old": step.old}
+    return Change(replace=run_sql(step.session, statement(SPARK, has_old=has_old), **frames))
+
+
+PEER_HEALTH = Dataset(
+    name="peer_health",
+    layer="gold",
+    columns=COLUMNS,
+    key=("shard", "peer_id"),
+    kind="merge",
+    inputs=(EVENTS, "lease_attempts"),
+    advance=advance,
+    expectations=(
+        Expectation(
+            "no more ends than grants", "completed + failed + expired + released <= grants", "warn"
+        ),
+    ),
+)

@@ -1,0 +1,90 @@
+"""`hot_resources`: which resources are fought over, fail, or keep work waiting.
+
+`items` counts arrivals (enqueued or restored), `retries` attempts whose item went back for another
+try, `oldest_waiting_at` since when its longest waiting item could be granted; null if none waits.
+"""
+
+# ruff: noqa: S608 - put together from constants; no value from outside comes into the text
+
+from omnirelay.pipeline.datasets import EVENTS, Change, Dataset, Expectation, Step
+from omnirelay.pipeline.fresh import fresh_sql, recent
+from omnirelay.pipeline.sql import SPARK, Dialect, rows_like, run_sql
+
+_FIGURES = {
+    "items": "bigint",
+    "grants": "bigint",
+    "retries": "bigint",
+    "expiries": "bigint",
+    "failures": "bigint",
+    "dead_letters": "bigint",
+    "wait_ms_sum": "bigint",
+    "wait_max_ms": "bigint",
+    "hold_ms_sum": "bigint",
+    "oldest_waiting_at": "timestamp",
+}
+_KEYS = {"shard": "string", "resource_type": "string", "resource_id": "string"}
+_ROW = {**_KEYS, **_FIGURES}
+COLUMNS = ", ".join(f"{name} {kind}" for name, kind in _ROW.items())
+_KEY = ", ".join(_KEYS)
+_OF_OLD = {name: name for name in _ROW if name != "oldest_waiting_at"}
+
+
+def statement(sql: Dialect, *, has_old: bool) -> str:
+    keys = {name: name for name in _KEYS}
+    moved = (
+        f"(SELECT shard, item.resource_type AS resource_type, item.resource_id AS resource_id FROM"
+        f" (SELECT shard, {sql.each('items')} AS item FROM $new"
+        " WHERE event_type = 'RestoreSnapshot') AS moves) AS came"
+    )
+    one = "CAST(1 AS BIGINT)"
+    granted, ended = "granted_sequence >= since", "ended_sequence >= since"
+    lease = {
+        "grants": f"CASE WHEN {granted} THEN {one} END",
+        "retries": f"CASE WHEN {ended} AND disposition = 'requeued' THEN {one} END",
+        "expiries": f"CASE WHEN {ended} AND outcome = 'expired' THEN {one} END",
+        "failures": f"CASE WHEN {ended} AND outcome = 'failed' THEN {one} END",
+        "dead_letters": f"CASE WHEN {ended} AND disposition = 'deadLettered' THEN {one} END",
+        "wait_ms_sum": f"CASE WHEN {granted} THEN wait_ms END",
+        "wait_max_ms": f"CASE WHEN {granted} THEN wait_ms END",
+        "hold_ms_sum": f"CASE WHEN {ended} THEN hold_ms END",
+        "oldest_waiting_at": "CASE WHEN fence IS NULL THEN queued_at END",
+    }
+    parts = [
+        rows_like(_ROW, {**keys, "items": one}, "$new WHERE event_type = 'Enqueue'"),
+        rows_like(_ROW, {**keys, "items": one}, moved),
+        rows_like(_ROW, {**keys, **lease}, "fresh_lease_attempts"),
+    ]
+    if has_old:
+        parts.append(rows_like(_ROW, _OF_OLD, "$old"))
+    ways = dict.fromkeys(_FIGURES, "CAST(coalesce(sum({0}), 0) AS BIGINT) AS {0}")
+    ways |= {"wait_max_ms": "max({0}) AS {0}", "oldest_waiting_at": "min({0}) AS {0}"}
+    figures = ",\n  ".join(way.format(name) for name, way in ways.items())
+    return f"""
+WITH {fresh_sql("lease_attempts", has_old=has_old)},
+parts AS ({" UNION ALL ".join(parts)})
+SELECT {_KEY},
+  {figures}
+FROM parts GROUP BY {_KEY}"""
+
+
+def advance(step: Step) -> Change:
+    has_old = step.old is not None
+    frames = {"new": step.new, "lease_attempts": recent(step, "lease_attempts", has_old=has_old)}
+    if step.old is not None:
+        frames["old"] = step.old
+    return Change(replace=run_sql(step.session, statement(SPARK, has_old=has_old), **frames))
+
+
+HOT_RESOURCES = Dataset(
+    name="hot_resources",
+    layer="gold",
+    columns=COLUMNS,
+    key=tuple(_KEYS),
+    kind="merge",
+    inputs=(EVENTS, "lease_attempts"),
+    advance=advance,
+    expectations=(
+        Expectation("waits are not negative", "wait_ms_sum >= 0", "warn"),
+        Expectation("an item has come before it is tried", "items > 0 OR grants = 0", "warn"),
+    ),
+)

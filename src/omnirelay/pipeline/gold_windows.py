@@ -1,0 +1,208 @@
+"""`slo_by_window`: how each resource type of a shard fared, minute by minute.
+
+Arrivals and grants count in the minute they happen, attempts in the minute they end, with the waits
+and holds of those. `retries` are attempts whose item went back for another try. Depth and time
+under backpressure are the shard's and the same for all of its types; a pause that goes on counts up
+to the last event. `burn` is the share of waits over the objective by the share that is allowed: at
+1 the error budget is used up as fast as it is given.
+
+A shard's clock never goes back, so a step can only touch the newest minute the shard has and later
+ones. Those are worked out anew from the attempts and events since then; the others are kept.
+"""
+
+# ruff: noqa: S608 - put together from constants; no value from outside comes into the text
+
+from typing import TYPE_CHECKING
+
+from omnirelay.pipeline.datasets import EVENTS, Change, Dataset, Expectation, Step
+from omnirelay.pipeline.sql import SPARK, Dialect, names_of, run_sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+COLUMNS = (
+    "shard string, resource_type string, window_start timestamp, window_end timestamp,"
+    " enqueued bigint, granted bigint, completed bigint, failed bigint, expired bigint,"
+    " released bigint, retries bigint, dead_letters bigint, wait_p50_ms bigint,"
+    " wait_p95_ms bigint, wait_p99_ms bigint, hold_p50_ms bigint, hold_p95_ms bigint,"
+    " hold_p99_ms bigint, pending_max bigint, active_max bigint, backpressure_ms bigint,"
+    " slo_total bigint, slo_good bigint, burn double"
+)
+OBJECTIVE_WAIT_MS = 60_000
+OBJECTIVE_ALLOWED = 0.01
+"""99 % of waits within the objective: one in a hundred may be longer."""
+_COUNTS = (
+    "enqueued", "granted", "completed", "failed", "expired", "released", "retries",
+    "dead_letters", "slo_total", "slo_good",
+)  # fmt: skip
+_SHARES = {"p50": "0.5", "p95": "0.95", "p99": "0.99"}
+_QUANTILES = tuple(f"{what}_{share}_ms" for what in ("wait", "hold") for share in _SHARES)
+
+
+def statement(sql: Dialect, *, has_old: bool) -> str:
+    edges = (
+        """edges AS (
+  SELECT n.shard, max(o.window_start) AS since FROM (SELECT DISTINCT shard FROM $new) AS n
+  LEFT JOIN $old AS o ON o.shard = n.shard GROUP BY n.shard
+),
+kept AS (
+  SELECT o.* FROM $old AS o LEFT JOIN edges ON edges.shard = o.shard
+  WHERE edges.shard IS NULL OR o.window_start < edges.since
+),"""
+        if has_old
+        else ""
+    )
+    join = "JOIN edges ON edges.shard = t.shard" if has_old else ""
+    since = " AND (edges.since IS NULL OR t.{} >= edges.since)" if has_old else ""
+    kept = f"UNION ALL SELECT {', '.join(names_of(COLUMNS))} FROM kept" if has_old else ""
+    return f"""
+WITH {edges}
+depths AS (
+  SELECT t.shard, date_trunc('minute', t.timestamp) AS window_start,
+    CASE WHEN t.event_type = 'Enqueue' THEN t.resource_type END AS resource_type,
+    count(*) AS events, max(t.pending) AS pending, max(t.active) AS active
+  FROM $lease_events AS t {join}
+  WHERE t.sequence IS NOT NULL{since.format("timestamp")} GROUP BY 1, 2, 3
+),
+levels AS (
+  SELECT shard, window_start, max(pending) AS pending_max, max(active) AS active_max
+  FROM depths GROUP BY shard, window_start
+),
+granted AS (
+  SELECT t.shard, t.resource_type, date_trunc('minute', t.granted_at) AS window_start,
+    count(*) AS granted
+  FROM $lease_attempts AS t {join}
+  WHERE t.fence IS NOT NULL{since.format("granted_at")} GROUP BY 1, 2, 3
+),
+ended AS (
+  SELECT t.shard, t.resource_type, date_trunc('minute', t.ended_at) AS window_start,
+    {_of_the_ended()}
+  FROM $lease_attempts AS t {join}
+  WHERE t.outcome IS NOT NULL{since.format("ended_at")} GROUP BY 1, 2, 3
+),
+paused AS (
+  SELECT shard, window_start, CAST(sum({sql.ms("least(until_at, window_end)")}
+    - {sql.ms("greatest(from_at, window_start)")}) AS BIGINT) AS backpressure_ms
+  FROM (
+    SELECT *, window_start + INTERVAL 1 MINUTE AS window_end FROM (
+      SELECT t.shard, t.from_at, t.until_at, {sql.minutes("t.from_at", "t.until_at")}
+        AS window_start
+      FROM $backpressure AS t {join}
+      WHERE t.from_at IS NOT NULL{since.format("until_at")}
+    ) AS pauses
+  ) AS minutes GROUP BY shard, window_start
+),
+{_together()}
+{_result(kept)}"""
+
+
+def _of_the_ended() -> str:
+    counted = {name: f"t.outcome = '{name}'" for name in ("completed", "failed", "expired")}
+    counted |= {
+        "released": "t.outcome = 'released'",
+        "retries": "t.disposition = 'requeued'",
+        "dead_letters": "t.disposition = 'deadLettered'",
+        "slo_total": "t.wait_ms IS NOT NULL",
+        "slo_good": f"t.wait_ms <= {OBJECTIVE_WAIT_MS}",
+    }
+    parts = [f"count(CASE WHEN {test} THEN 1 END) AS {name}" for name, test in counted.items()]
+    parts += [
+        f"percentile_disc({share}) WITHIN GROUP (ORDER BY t.{what}_ms) AS {what}_{name}_ms"
+        for what in ("wait", "hold")
+        for name, share in _SHARES.items()
+    ]
+    return ",\n    ".join(parts)
+
+
+def _together() -> str:
+    """Rows of three kinds made alike, added up."""
+    columns = (*_COUNTS, *_QUANTILES)
+
+    def padded(source: str, *own: str, where: str = "") -> str:
+        values = ", ".join(
+            f"{one} AS {one}" if one in own else f"CAST(NULL AS BIGINT) AS {one}" for one in columns
+        )
+        return f"SELECT shard, resource_type, window_start, {values} FROM {source}{where}"
+
+    arrived = "(SELECT *, events AS enqueued FROM depths WHERE resource_type IS NOT NULL) AS d"
+    ended = tuple(name for name in columns if name not in ("enqueued", "granted"))
+    sums = ", ".join(f"CAST(coalesce(sum({name}), 0) AS BIGINT) AS {name}" for name in _COUNTS)
+    most = ", ".join(f"max({name}) AS {name}" for name in _QUANTILES)
+    return f"""parts AS (
+  {padded(arrived, "enqueued")}
+  UNION ALL {padded("granted", "granted")}
+  UNION ALL {padded("ended", *ended)}
+),
+together AS (
+  SELECT shard, resource_type, window_start, {sums}, {most}
+  FROM parts GROUP BY shard, resource_type, window_start
+)"""
+
+
+def _result(kept: str) -> str:
+    values = {name: f"w.{name}" for name in names_of(COLUMNS)}
+    values |= {
+        "window_end": "w.window_start + INTERVAL 1 MINUTE",
+        "pending_max": "l.pending_max",
+        "active_max": "l.active_max",
+        "backpressure_ms": "coalesce(p.backpressure_ms, 0)",
+        "burn": "CASE WHEN w.slo_total > 0 THEN (w.slo_total - w.slo_good) * 1e0 / w.slo_total"
+        f" / CAST({OBJECTIVE_ALLOWED} AS DOUBLE) ELSE 0e0 END",
+    }
+    chosen = ", ".join(f"{value} AS {name}" for name, value in values.items())
+    return f"""SELECT {chosen}
+FROM together AS w
+LEFT JOIN levels AS l ON l.shard = w.shard AND l.window_start = w.window_start
+LEFT JOIN paused AS p ON p.shard = w.shard AND p.window_start = w.window_start
+{kept}"""
+
+
+def advance(step: Step) -> Change:
+    names = (EVENTS, "lease_attempts", "backpressure")
+    frames = {name: frame for name in names if (frame := step.read(name)) is not None}
+    assert len(frames) == len(names), "the inputs come first"
+    has_old = step.old is not None
+    if step.old is not None:
+        frames |= _since_the_newest_minute(step.new, step.old, frames)
+        frames |= {"new": step.new, "old": step.old}
+    return Change(replace=run_sql(step.session, statement(SPARK, has_old=has_old), **frames))
+
+
+def _since_the_newest_minute(
+    new: "DataFrame", old: "DataFrame", frames: "dict[str, DataFrame]"
+) -> "dict[str, DataFrame]":
+    """The same frames without what lies before any minute that can change, so that Parquet blocks
+    of older times are not opened."""
+    from pyspark.sql import functions
+
+    newest = old.groupBy("shard").agg(functions.max("window_start").alias("since"))
+    touched = new.select("shard").distinct().join(newest, "shard", "left")
+    found = touched.agg(
+        functions.min("since"), functions.count(functions.when(functions.col("since").isNull(), 1))
+    ).collect()[0]
+    since, unknown = found[0], found[1]
+    if since is None or unknown:
+        return frames
+    at = functions.lit(since)
+    events, attempts = frames[EVENTS], frames["lease_attempts"]
+    return {
+        EVENTS: events.where(functions.col("timestamp") >= at),
+        "lease_attempts": attempts.where(
+            (functions.col("state") == "open") | (functions.col("ended_at") >= at)
+        ),
+    }
+
+
+SLO_BY_WINDOW = Dataset(
+    name="slo_by_window",
+    layer="gold",
+    columns=COLUMNS,
+    key=("shard", "resource_type", "window_start"),
+    kind="window",
+    inputs=(EVENTS, "lease_attempts", "backpressure"),
+    advance=advance,
+    expectations=(
+        Expectation("no more good waits than waits", "slo_good <= slo_total"),
+        Expectation("a minute has sixty seconds", "backpressure_ms BETWEEN 0 AND 60000", "warn"),
+    ),
+)
