@@ -1,6 +1,7 @@
 """When a turn waits for company, and when it stops trying."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 from omnirelay.mesh.gathering import LATEST, SOONEST, WINDOW, Gathering
 
@@ -19,7 +20,7 @@ def trials(turns: int, calls_a_turn: Callable[[int], int]) -> list[int]:
 def test_trials_that_do_not_pay_become_rare() -> None:
     found = trials(20_000, lambda _: 1)
     assert found[0] == SOONEST
-    pauses = [later - sooner for sooner, later in zip(found, found[1:], strict=False)]
+    pauses = [later - sooner for sooner, later in pairwise(found)]
     assert pauses[0] > SOONEST
     assert max(pauses) == pauses[-1] == LATEST + WINDOW
 

@@ -1,7 +1,7 @@
 """Health and reflection, by the stubs that tools use."""
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
@@ -15,10 +15,15 @@ from grpc_reflection.v1alpha import (  # type: ignore[import-untyped]
 )
 
 from omnirelay.model.errors import InvalidOption, Unavailable
+from omnirelay.node.node import Node
+from omnirelay.node.settings import NodeSettings
 from omnirelay.rpc.procedure import Registry
 from omnirelay.transports.grpc_inbound import GrpcInbound
 from tests.wire.grpc_served import served
 from tests.wire.http_echo import Echo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SERVICE = "omnirelay.v1.ResourceLease"
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -31,12 +36,27 @@ def asked(service: str = "") -> Any:
 
 
 async def test_health_says_what_it_was_told_to_say() -> None:
-    async with served() as node, node.channel() as channel:
+    is_well = True
+    async with served(is_well=lambda: is_well) as node, node.channel() as channel:
         stub = health_pb2_grpc.HealthStub(channel)
-        for serving, status in ((True, SERVING), (False, NOT_SERVING), (True, SERVING)):
-            await node.inbound.set_serving(serving)
+        for said, status in ((True, SERVING), (False, NOT_SERVING), (True, SERVING)):
+            is_well = said
             for service in ("", SERVICE):
                 assert (await stub.Check(asked(service), timeout=8)).status == status
+
+
+async def test_a_draining_node_is_not_serving_until_it_resumes() -> None:
+    settings = NodeSettings(http="", grpc="127.0.0.1:0", stream="", journal="memory:")
+    async with Node(settings) as node:
+        address = node.urls["grpc"].removeprefix("grpc://")
+        async with grpc.aio.insecure_channel(address) as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+            told = []
+            changes: tuple[Callable[[], None], ...] = (node.resume, node.drain, node.resume)
+            for change in changes:
+                change()
+                told.append((await stub.Check(asked(SERVICE), timeout=8)).status)
+    assert told == [SERVING, NOT_SERVING, SERVING]
 
 
 async def test_the_health_of_a_service_nobody_knows_is_not_found() -> None:
@@ -51,12 +71,13 @@ async def test_the_health_of_a_service_nobody_knows_is_not_found() -> None:
 
 
 async def test_a_watcher_hears_every_change_and_does_not_hold_up_the_end() -> None:
-    async with served() as node, node.channel() as channel:
+    is_well = True
+    async with served(is_well=lambda: is_well) as node, node.channel() as channel:
         watch = health_pb2_grpc.HealthStub(channel).Watch(asked(SERVICE))
         assert (await watch.read()).status == SERVING
-        await node.inbound.set_serving(False)
+        is_well = False
         assert (await watch.read()).status == NOT_SERVING
-        await node.inbound.set_serving(True)
+        is_well = True
         assert (await watch.read()).status == SERVING
         last = asyncio.create_task(watch.read())
         async with asyncio.timeout(8):

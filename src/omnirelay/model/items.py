@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 
 import msgspec
 
@@ -82,7 +83,9 @@ def dashed(hex32: str) -> str:
     return f"{hex32[:8]}-{hex32[8:12]}-{hex32[12:16]}-{hex32[16:20]}-{hex32[20:]}"
 
 
+@lru_cache(maxsize=4096)
 def to_time(ms: int) -> datetime:
+    """Remembered: the items of one commit share their times, and every lease shows two."""
     return datetime.fromtimestamp(ms / 1000, UTC)
 
 

@@ -3,6 +3,7 @@
 import os
 import socket
 from collections import OrderedDict
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -115,6 +116,7 @@ def build_inbounds(
     *,
     clock: Clock,
     pages: dict[str, Page],
+    is_well: Callable[[], bool],
 ) -> list[Inbound]:
     """In the order they start: HTTP last, since its `/readyz` says that all is well."""
     registry, tls = dispatcher.registry, identity.tls
@@ -133,7 +135,13 @@ def build_inbounds(
         secrets = None if tls is None else partial(_secrets, tls)
         inbounds.append(
             GrpcInbound(
-                dispatcher, registry=registry, host=at.host, port=at.port, tls=secrets, **shared
+                dispatcher,
+                registry=registry,
+                host=at.host,
+                port=at.port,
+                tls=secrets,
+                is_well=is_well,
+                **shared,
             )
         )
     if (at := place("http", settings.http)) is not None:

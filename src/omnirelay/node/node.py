@@ -121,7 +121,12 @@ class Node:
         pages = control_pages(self, self._identity, clock=self._clock, sampling=sampling)
         self._closing.push_async_callback(self._stop_inbounds)
         for inbound in build_inbounds(
-            self.settings, dispatcher, self._identity, clock=self._clock, pages=pages
+            self.settings,
+            dispatcher,
+            self._identity,
+            clock=self._clock,
+            pages=pages,
+            is_well=lambda: self.trouble is None,
         ):
             await inbound.start()
             self._inbounds.append(inbound)

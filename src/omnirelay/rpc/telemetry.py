@@ -14,7 +14,6 @@ from omnirelay.model.ports import stopwatch
 from omnirelay.rpc.meta import Reply, Request
 from omnirelay.rpc.procedure import Handler, Procedure
 
-
 LOOK_EVERY_S = 1.0
 """A process that brings an SDK of its own is heard within this time."""
 

@@ -1,7 +1,7 @@
 """The standard services every gRPC tool knows: health and reflection."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import grpc
@@ -16,17 +16,19 @@ REFLECTION: Final = ("grpc.reflection.v1.ServerReflection", reflection.SERVICE_N
 
 Context = grpc.aio.ServicerContext[Any, Any]  # Any: messages of packages without types
 _Answer = health_pb2.HealthCheckResponse
+LOOK_EVERY_S = 0.5
+"""How long a watcher may not know of a change."""
 
 
 class Health:
-    """All services of a listener are well or unwell together. Ours, because the packaged one keeps
-    its watchers when the listener stops, which then waits for them."""
+    """All services of a listener are well or unwell together, as `is_well` says when asked. Ours,
+    because the packaged one keeps its watchers when the listener stops, which then waits for
+    them."""
 
-    def __init__(self, services: Sequence[str]) -> None:
+    def __init__(self, services: Sequence[str], is_well: Callable[[], bool]) -> None:
         self._known = frozenset(("", HEALTH, *services))
-        self._changed = asyncio.Condition()
-        self._serving = True
-        self._closed = False
+        self._is_well = is_well
+        self._closing = asyncio.Event()
 
     def handler(self) -> grpc.GenericRpcHandler:
         reads = health_pb2.HealthCheckRequest.FromString
@@ -39,15 +41,9 @@ class Health:
             },
         )
 
-    async def set_serving(self, serving: bool) -> None:
-        async with self._changed:
-            self._serving = serving
-            self._changed.notify_all()
-
     async def close(self) -> None:
         """Not serving any more; watchers hear it and are let go."""
-        self._closed = True
-        await self.set_serving(False)
+        self._closing.set()
 
     async def check(self, request: Any, context: Context) -> Any:
         if request.service not in self._known:
@@ -57,21 +53,27 @@ class Health:
     async def watch(self, request: Any, context: Context) -> None:
         told = None
         while True:
-            closed = self._closed  # before the status: the last one must not be missed
+            closed = self._closing.is_set()  # before the status: the last must not be missed
             status = self._status(request.service)
             if status != told:
                 await context.write(_Answer(status=status))
                 told = status
             if closed:
                 return
-            async with self._changed:
-                if not self._closed and self._status(request.service) == told:
-                    await self._changed.wait()
+            await self._look_up_later()
+
+    async def _look_up_later(self) -> None:
+        try:
+            async with asyncio.timeout(LOOK_EVERY_S):
+                await self._closing.wait()
+        except TimeoutError:
+            return
 
     def _status(self, service: str) -> Any:
         if service not in self._known:
             return _Answer.SERVICE_UNKNOWN
-        return _Answer.SERVING if self._serving else _Answer.NOT_SERVING
+        is_serving = not self._closing.is_set() and self._is_well()
+        return _Answer.SERVING if is_serving else _Answer.NOT_SERVING
 
 
 class Reflection(grpc.GenericRpcHandler):

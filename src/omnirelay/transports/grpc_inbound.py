@@ -44,6 +44,7 @@ class GrpcInbound:
     must know before it calls.
 
     `read_certificate` describes a client certificate (DER) that TLS has verified, or refuses it.
+    `is_well` is what health checks are told.
     """
 
     name = "grpc"
@@ -61,6 +62,7 @@ class GrpcInbound:
         services: Sequence[TypedService] = (RESOURCE_LEASE,),
         calls_max: int = limits.WAITERS_MAX,
         first_message_s: float = 30.0,
+        is_well: Callable[[], bool] = lambda: True,
     ) -> None:
         self._handler = handler
         self._host = host
@@ -71,7 +73,7 @@ class GrpcInbound:
         self._services = tuple(services)
         self._calls_max = calls_max
         self._first_message_s = first_message_s
-        self._health = Health([service.name for service in services])
+        self._health = Health([service.name for service in services], is_well)
         self._listener: Listener | None = None
         self._read = read_certificate
         # Reading costs more than a small call, and a connection shows the same one again.
@@ -94,10 +96,6 @@ class GrpcInbound:
         if listener is not None:
             await self._health.close()
             await listener.stop(grace_s)
-
-    async def set_serving(self, serving: bool) -> None:
-        """What health checks hear; calls are answered either way."""
-        await self._health.set_serving(serving)
 
     def reload_tls(self) -> None:
         """New connections get what the source gives now; certificates are read afresh. Raises
