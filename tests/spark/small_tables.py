@@ -18,7 +18,7 @@ SELECT shard, sequence_id, min(opened) AS opened, max(closed) AS closed,
 FROM (%s SELECT shard, sequence_id,
                 if(event_type = 'Enqueue', sequence, NULL) AS opened,
                 if(event_type = 'Completed', sequence, NULL) AS closed, NULL AS state
-         FROM {new})
+         FROM {new} WHERE event_type IN ('Enqueue', 'Completed'))
 GROUP BY shard, sequence_id
 """
 

@@ -1,20 +1,261 @@
 """`omnirelay pipeline`: journals into tables, and what is asked of them."""
 
-from collections.abc import Iterator
+import logging
+import signal
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from omnirelay.cli.ending import EXIT_FAILED, CommandFailed, JsonFlag, print_json
+from omnirelay.cli.pipeline_places import MasterFlag, spark_on
+from omnirelay.cli.progress import Progress
+from omnirelay.cli.saying import counted, plain, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from omnirelay.pipeline.delta import DeltaTables
+    from omnirelay.pipeline.hold import Hold
+    from omnirelay.pipeline.run import RunReport, TableReport
 
 app = typer.Typer(help="Tables, proofs and pictures of journals, on Spark.", no_args_is_help=True)
 
 _PARTS = ("audit", "replay", "report", "synth", "lineage")
 """`cli/pipeline_<part>.py` has a function of that name; it becomes the command."""
 
+FromFlags = Annotated[
+    list[str],
+    typer.Option("--from", metavar="URL", help="A journal: sqlite:///path, or a node's address."),
+]
+ToFlag = Annotated[str, typer.Option("--to", metavar="FOLDER", help="Where the tables are.")]
+ArchiveFlag = Annotated[
+    str | None, typer.Option(metavar="DIR", help="Where segments of these journals are.")
+]
+ShardsFlag = Annotated[
+    str | None, typer.Option(metavar="NAMES", help="Only these, parted by commas.")
+]
+TokenFlag = Annotated[
+    str | None, typer.Option(envvar="OMNIRELAY_TOKEN", help="Bearer token for nodes.")
+]
+LeaseUrlFlag = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="A node that keeps the pipeline's own lease; else a file in the target does.",
+    ),
+]
+WaitFlag = Annotated[
+    float, typer.Option(min=0, help="Seconds to wait for another pipeline on the same target.")
+]
 
-def _parts() -> Iterator[str]:
-    return (part for part in _PARTS if find_spec(f"omnirelay.cli.pipeline_{part}") is not None)
+
+@app.command("run")
+def run(
+    urls: FromFlags,
+    *,
+    to: ToFlag,
+    archive: ArchiveFlag = None,
+    shards: ShardsFlag = None,
+    token: TokenFlag = None,
+    consumer: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Keep this reader's position, so that pruning waits."),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Take in at most so many events.")
+    ] = None,
+    lease_url: LeaseUrlFlag = None,
+    wait: WaitFlag = 0.0,
+    master: MasterFlag = "local[*]",
+    json: JsonFlag = False,
+) -> None:
+    """Bring the tables up to where the journals are. What is there already is not read again."""
+    from omnirelay.pipeline.datasets import all_datasets
+    from omnirelay.pipeline.run import run_pipeline
+    from omnirelay.pipeline.run_record import Recorded
+
+    options = _source(urls, archive=archive, shards=shards, token=token)
+    datasets = all_datasets()
+    with _target(to, master, lease_url, token, wait=wait) as (tables, hold):
+        with Recorded(tables) as recorded, Progress("tables", total=len(datasets) + 1) as bar:
+            done: list[TableReport] = []
+
+            def note(report: "TableReport") -> None:
+                done.append(report)
+                bar.at(len(done))
+
+            report = recorded.by(
+                run_pipeline(
+                    tables.session,
+                    options,
+                    tables,
+                    hold=hold,
+                    datasets=datasets,
+                    consumer=consumer,
+                    limit=limit,
+                    note=note,
+                )
+            )
+        _say(report, json=json)
+    if report.failed:
+        raise typer.Exit(EXIT_FAILED)
 
 
-for _part in _parts():
-    app.command(_part)(getattr(import_module(f"omnirelay.cli.pipeline_{_part}"), _part))
+@app.command("stream")
+def stream(
+    urls: FromFlags,
+    *,
+    to: ToFlag,
+    once: Annotated[
+        bool, typer.Option("--once", help="Up to where the journals are now, then end.")
+    ] = False,
+    interval: Annotated[
+        float, typer.Option(min=0, help="Seconds from one micro-batch to the next.")
+    ] = 1.0,
+    rows_per_batch: Annotated[
+        int | None, typer.Option(min=1, help="Events in one micro-batch at most.")
+    ] = None,
+    archive: ArchiveFlag = None,
+    shards: ShardsFlag = None,
+    token: TokenFlag = None,
+    consumer: Annotated[
+        str, typer.Option(metavar="NAME", help="The reader whose lag the nodes show.")
+    ] = "pipeline",
+    lease_url: LeaseUrlFlag = None,
+    wait: WaitFlag = 0.0,
+    master: MasterFlag = "local[*]",
+    json: JsonFlag = False,
+) -> None:
+    """Follow the journals until stopped; the same tables, by the same steps, as `run` makes."""
+    if master.startswith("sc://"):
+        raise CommandFailed("a stream is driven from here, not over Spark Connect: use `run`")
+    options = _source(urls, archive=archive, shards=shards, token=token)
+    if rows_per_batch is not None:
+        options["rows_per_batch"] = str(rows_per_batch)
+    with _target(to, master, lease_url, token, wait=wait) as (tables, hold):
+        from omnirelay.pipeline.run import open_pipeline
+        from omnirelay.pipeline.stream import CHECKPOINT, Stream, StreamOptions
+
+        pipeline = open_pipeline(tables.session, options, tables, hold=hold, consumer=consumer)
+        following = Stream(
+            pipeline,
+            StreamOptions(f"{tables.root}/{CHECKPOINT}", is_once=once, interval_s=interval),
+            lambda report: _say(report, json=json),
+        )
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: following.stop())
+        following.run()
+        if once and following.last is not None and following.last.failed:
+            raise typer.Exit(EXIT_FAILED)
+
+
+@app.command("maintain")
+def maintain(
+    *,
+    to: ToFlag,
+    orphans_hours: Annotated[
+        int, typer.Option(min=0, help="How long a file that nobody needs any more stays.")
+    ] = 24 * 7,
+    keep_days: Annotated[
+        int | None, typer.Option(min=1, help="Let go of events and closed rows older than this.")
+    ] = None,
+    token: TokenFlag = None,
+    lease_url: LeaseUrlFlag = None,
+    wait: WaitFlag = 0.0,
+    master: MasterFlag = "local[*]",
+    json: JsonFlag = False,
+) -> None:
+    """Few files instead of many, and none that nobody needs. A run that is under way goes first."""
+    with _target(to, master, lease_url, token, wait=wait) as (tables, hold):
+        from omnirelay.pipeline.maintain import Upkeep, maintain
+
+        kept = maintain(tables, hold, Upkeep(orphans_hours=orphans_hours, keep_days=keep_days))
+    if json:
+        print_json({"tables": [_camel(vars(one)) for one in kept]})
+        return
+    columns = ("table", "files before", "after", "retired", "swept")
+    print_table(
+        columns,
+        [(one.table, one.files_before, one.files_after, one.retired, one.swept) for one in kept],
+    )
+
+
+def _source(urls: list[str], **others: str | None) -> dict[str, str]:
+    from omnirelay.pipeline.source_options import parse
+
+    given = {name: value for name, value in others.items() if value is not None}
+    options = {"url": ",".join(urls), **given}
+    parse(options)  # what is wrong is said before Spark takes its time to start
+    return options
+
+
+@contextmanager
+def _target(
+    to: str, master: str, lease_url: str | None, token: str | None, *, wait: float
+) -> "Iterator[tuple[DeltaTables, Hold]]":
+    """The tables, held. The lease comes first: starting Spark takes longer than being refused."""
+    from pathlib import Path
+
+    from omnirelay.pipeline.hold import Hold
+
+    root = to if "://" in to else str(Path(to).absolute())
+    with (
+        Hold(root, url=lease_url, token=token, wait_s=wait) as hold,
+        spark_on(master) as session,
+    ):
+        from omnirelay.pipeline.delta import DeltaTables
+
+        # A table that fails is in the report; Spark's own pages about it are not wanted twice.
+        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+        yield DeltaTables(session, root), hold
+
+
+def _say(report: "RunReport", *, json: bool) -> None:
+    if json:
+        tables = [_camel(vars(table)) for table in report.tables]
+        print_json(
+            {
+                "ok": not report.failed,
+                "events": report.events,
+                "quarantined": report.quarantined,
+                "seconds": round(report.seconds, 3),
+                "tables": tables,
+            }
+        )
+        return
+    if all(table.outcome == "unchanged" for table in report.tables):
+        print("nothing new")
+        return
+    print_table(
+        ("table", "", "rows", "seconds", ""),
+        [
+            (table.table, table.outcome, table.rows, f"{table.seconds:.1f}", _remark(table))
+            for table in report.tables
+        ],
+    )
+    aside = f"; {counted(report.quarantined, 'envelope')} set aside" if report.quarantined else ""
+    print(f"{counted(report.events, 'new event')} in {report.seconds:.1f} s{aside}")
+
+
+def _remark(table: "TableReport") -> str | None:
+    if table.why is not None:
+        return plain(table.why)
+    broken = (f"{name!r} does not hold for {count}" for name, count in table.warned.items())
+    return ", ".join(broken) or None
+
+
+def _camel(values: dict[str, Any]) -> dict[str, Any]:
+    """Any: JSON."""
+    named = {}
+    for name, value in values.items():
+        first, *rest = name.split("_")
+        named[first + "".join(part.capitalize() for part in rest)] = value
+    return named
+
+
+for _part in _PARTS:
+    if find_spec(f"omnirelay.cli.pipeline_{_part}") is not None:
+        app.command(_part)(getattr(import_module(f"omnirelay.cli.pipeline_{_part}"), _part))

@@ -166,6 +166,8 @@ class Commit:
     """Only shards that move need be named."""
     fence: int = 0
     events_version: int = -1
+    vet: Callable[[int], None] | None = None
+    """Told how many rows were written, before anyone sees them; raising refuses them."""
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ _LEASE = "omnirelay.lease"
 _SCHEMA = "omnirelay.schema"
 _EVENTS_READ = f"input:{EVENTS}"
 _SHARDS = "omnirelay.shards"
+_TIMES = ("max.timestamp", "max.ended_at", "max.until_at", "max.at", "max.found_at")
 # Within a lease nobody else commits, and a commit that would land later than the version its files
 # are named for is not the one its step worked out.
 _NO_RETRY = 0
@@ -63,7 +64,7 @@ class DataFile:
     rows: int | None
     state: str | None
     latest: Any = None
-    """The greatest `timestamp` in it, if the table has one and the file says so."""
+    """The greatest time in it by which its rows grow old, if the table has one."""
 
     @property
     def written_at(self) -> int | None:
@@ -144,7 +145,7 @@ class DeltaTables:
                 size=row["size_bytes"],
                 rows=row.get("num_records"),
                 state=row.get("partition.state"),
-                latest=row.get("max.timestamp"),
+                latest=next((row[name] for name in _TIMES if row.get(name) is not None), None),
             )
             for row in actions
         ]
@@ -203,6 +204,8 @@ class DeltaTables:
         folder = commit_folder(table.version() + 1)
         written = self._written(dataset, _all_rows(dataset, change), folder)
         failpoint("pipeline.after_write")
+        if commit.vet is not None:
+            commit.vet(written.rows)
         warned = self._check(dataset, table, written)
         removes = self._removed(dataset, change, table)
         failpoint("pipeline.before_commit")

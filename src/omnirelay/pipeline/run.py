@@ -1,0 +1,235 @@
+"""One run: events from the journals, then each table from where it is to where its inputs are."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+from deltalake.exceptions import DeltaError
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from omnirelay.model.errors import OmniRelayError
+from omnirelay.model.ports import failpoint, stopwatch
+from omnirelay.pipeline.bronze import Intake, Taken
+from omnirelay.pipeline.bronze_source import Journals
+from omnirelay.pipeline.datasets import (
+    EVENTS,
+    LEASE_EVENTS,
+    Change,
+    Commit,
+    Committed,
+    Dataset,
+    Positions,
+    Snapshot,
+    Step,
+    TableFenced,
+    TableMoved,
+    Tables,
+    all_datasets,
+)
+from omnirelay.pipeline.delta_rows import moving
+from omnirelay.pipeline.hold import Holding, HoldLost, Unheld
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CONSUMER = "pipeline"
+"""What a pipeline calls itself where a journal keeps its readers' positions."""
+FAILURES = (OmniRelayError, PySparkException, Py4JError, DeltaError, OSError)
+"""What may stop one table without stopping the others."""
+OVER = (HoldLost, TableFenced)
+"""What ends the run: another pipeline works here now."""
+
+Outcome = Literal["advanced", "unchanged", "waiting", "failed"]
+
+
+@dataclass(frozen=True)
+class TableReport:
+    table: str
+    layer: str
+    outcome: Outcome
+    rows: int = 0
+    positions: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    warned: dict[str, int] = field(default_factory=dict)
+    """Expectation to rows written that do not meet it."""
+    why: str | None = None
+    """Of `waiting`: for which table. Of `failed`: the error."""
+
+
+@dataclass(frozen=True)
+class RunReport:
+    events: int
+    """New in the event table."""
+    quarantined: int
+    """Damaged envelopes, and stretches that are missing."""
+    tables: tuple[TableReport, ...]
+    seconds: float
+
+    @property
+    def failed(self) -> tuple[TableReport, ...]:
+        return tuple(table for table in self.tables if table.outcome in ("failed", "waiting"))
+
+
+Note = Callable[[TableReport], None]
+
+
+def _quiet(_: TableReport) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The same steps for a batch run and for a stream's micro-batch."""
+
+    session: "SparkSession"
+    tables: Tables
+    intake: Intake
+    hold: Holding
+    datasets: tuple[Dataset, ...]
+    consumer: str | None = None
+    note: Note = _quiet
+
+    def run(self, take: Callable[[Intake], Taken]) -> RunReport:
+        """Raises what stops the event table, and OVER; anything else is in the report."""
+        begun = stopwatch()
+        self.hold.check()
+        self._migrate(LEASE_EVENTS)
+        taken = take(self.intake)
+        first = TableReport(
+            EVENTS,
+            LEASE_EVENTS.layer,
+            "advanced" if taken.rows else "unchanged",
+            rows=taken.rows,
+            positions=self.tables.snapshot(LEASE_EVENTS).positions,
+            seconds=stopwatch() - begun,
+        )
+        self.note(first)
+        reports = [first]
+        for dataset in self.datasets:
+            reports.append(self._reported(dataset))
+            self.note(reports[-1])
+        self._tell(first)
+        return RunReport(taken.rows, taken.quarantined, tuple(reports), stopwatch() - begun)
+
+    def _tell(self, events: TableReport) -> None:
+        """The journal may forget what is in the event table: all else is made from that."""
+        failpoint("pipeline.before_position")
+        if self.consumer is not None and events.positions:
+            self.intake.journals.hold(self.consumer, events.positions)
+        failpoint("pipeline.after_position")
+
+    def _migrate(self, dataset: Dataset) -> None:
+        self.tables.migrate(dataset, self.hold.fence)
+
+    def _reported(self, dataset: Dataset) -> TableReport:
+        begun = stopwatch()
+        try:
+            report = self._advanced(dataset)
+        except OVER:
+            raise
+        except FAILURES as error:
+            # What Spark says goes on for pages; its first line is what happened.
+            why = str(error).strip().partition("\n")[0] or type(error).__name__
+            report = TableReport(dataset.name, dataset.layer, "failed", why=why)
+        return replace(report, seconds=stopwatch() - begun)
+
+    def _advanced(self, dataset: Dataset) -> TableReport:
+        self._migrate(dataset)
+        base = self.tables.snapshot(dataset)
+        target, waits_for = self._target(dataset)
+        if waits_for is not None:
+            return _of(dataset, "waiting", base.positions, why=waits_for)
+        if not moving(base.positions, target):
+            return _of(dataset, "unchanged", base.positions)
+        try:
+            done = self._step(dataset, base, target)
+        except TableMoved:
+            # A pipeline whose lease is over got its last commit in before ours: go on from there.
+            done = self._step(dataset, self.tables.snapshot(dataset), target)
+        at = self.tables.snapshot(dataset).positions
+        return _of(dataset, "advanced", at, rows=done.rows, warned=done.warned)
+
+    def _target(self, dataset: Dataset) -> tuple[Positions, str | None]:
+        """Where the inputs are, all of them. If one has stayed behind, a row of another may tell
+        of events that the first does not know yet; then this table waits."""
+        events = self.tables.snapshot(LEASE_EVENTS).positions
+        named = {dataset.name: dataset for dataset in self.datasets}
+        made = [named[name] for name in dataset.inputs if name != EVENTS]
+        behind = [one for one in made if self.tables.snapshot(one).positions != events]
+        return events, f"{behind[0].name} has not come as far" if behind else None
+
+    def _step(self, dataset: Dataset, base: Snapshot, target: Positions) -> Committed:
+        events = self.tables.snapshot(LEASE_EVENTS)
+        step = Step(
+            session=self.session,
+            new=self.tables.read_events(base, target),
+            old=self._old(dataset) if base.positions else None,
+            read=self.tables.read,
+        )
+        change: Change = dataset.advance(step)
+        self.hold.check()
+        moves = {shard: high for shard, (_, high) in moving(base.positions, target).items()}
+        commit = Commit(base, moves, fence=self.hold.fence, events_version=events.version)
+        return self.tables.commit(dataset, change, commit)
+
+    def _old(self, dataset: Dataset) -> "DataFrame | None":
+        if dataset.kind == "append":
+            return None
+        if dataset.kind == "carry":
+            return self.tables.read_open(dataset.name)
+        return self.tables.read(dataset.name)
+
+
+def _of(
+    dataset: Dataset,
+    outcome: Outcome,
+    positions: Positions,
+    *,
+    rows: int = 0,
+    warned: dict[str, int] | None = None,
+    why: str | None = None,
+) -> TableReport:
+    at = dict(positions)
+    return TableReport(dataset.name, dataset.layer, outcome, rows, at, 0.0, warned or {}, why)
+
+
+def run_pipeline(
+    session: "SparkSession",
+    options: dict[str, str],
+    tables: Tables,
+    *,
+    hold: Holding | None = None,
+    datasets: Iterable[Dataset] | None = None,
+    consumer: str | None = None,
+    limit: int | None = None,
+    note: Note = _quiet,
+) -> RunReport:
+    """Read what is new of the journals that `options` (of `format("omnirelay")`) name and bring
+    every table up to it. Nothing new: nothing is written."""
+    pipeline = open_pipeline(
+        session, options, tables, hold=hold, datasets=datasets, consumer=consumer, note=note
+    )
+    return pipeline.run(lambda intake: intake.take(limit))
+
+
+def open_pipeline(
+    session: "SparkSession",
+    options: dict[str, str],
+    tables: Tables,
+    *,
+    hold: Holding | None = None,
+    datasets: Iterable[Dataset] | None = None,
+    consumer: str | None = None,
+    note: Note = _quiet,
+) -> Pipeline:
+    held = hold or Unheld()
+    return Pipeline(
+        session=session,
+        tables=tables,
+        intake=Intake(tables, Journals(session, options), held),
+        hold=held,
+        datasets=all_datasets() if datasets is None else tuple(datasets),
+        consumer=consumer,
+        note=note,
+    )

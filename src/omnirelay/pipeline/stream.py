@@ -1,0 +1,121 @@
+"""The pipeline as a stream: Spark says how far the journals are, each micro-batch takes the steps
+of a run.
+
+Spark's checkpoint decides what is read next, and the tables' own positions decide what is new. So
+it does not matter which of the two a crash left behind: a micro-batch that comes again changes
+nothing, and one whose beginning the tables lack is read from the journals.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Event, Lock
+from typing import TYPE_CHECKING
+
+from omnirelay.model.errors import InvalidOption, OmniRelayError
+from omnirelay.model.ports import failpoint
+from omnirelay.pipeline.delta_files import file_system
+from omnirelay.pipeline.run import FAILURES, Pipeline, RunReport
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+CHECKPOINT = "_checkpoint"
+POLL_S = 1
+"""How soon a stop that was asked for is noticed."""
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    checkpoint: str
+    """A folder that outlives the process, for this stream alone."""
+    is_once: bool = False
+    """Up to where the journals are now, then end."""
+    interval_s: float = 1.0
+    """Between the beginnings of two micro-batches."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.interval_s <= 86_400:
+            raise InvalidOption(f"interval is {self.interval_s}, must be 0 to 86400 seconds")
+
+
+@dataclass
+class Stream:
+    """One query. `stop` may be called from a signal's handler or another thread."""
+
+    pipeline: Pipeline
+    options: StreamOptions
+    on_report: Callable[[RunReport], None]
+    last: RunReport | None = None
+    _stopping: Event = field(default_factory=Event)
+    _working: Lock = field(default_factory=Lock)
+    _failure: BaseException | None = None
+
+    def run(self) -> None:
+        """Until it is stopped, has caught up (`is_once`), or fails: then that error is raised."""
+        query = self._start()
+        try:
+            while not self._stopping.is_set() and not query.awaitTermination(POLL_S):
+                self.pipeline.hold.check()
+        except FAILURES as error:
+            raise (self._failure or error) from None
+        finally:
+            self._end(query)
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def _end(self, query: "StreamingQuery") -> None:
+        """A micro-batch that is under way comes to its end first."""
+        self._stopping.set()
+        with self._working:
+            query.stop()
+
+    def _start(self) -> "StreamingQuery":
+        session, journals = self.pipeline.session, self.pipeline.intake.journals
+        rows = session.readStream.format("omnirelay").options(**journals.options).load()
+        writer = rows.writeStream.foreachBatch(self._batch).option(
+            "checkpointLocation", self.options.checkpoint
+        )
+        if self.options.is_once:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{self.options.interval_s} seconds").start()
+
+    def _batch(self, rows: "DataFrame", number: int) -> None:
+        with self._working:
+            if self._stopping.is_set():
+                return  # Spark is about to be stopped; what is not done comes again
+            try:
+                self._steps(rows, number)
+            except BaseException as error:
+                # Spark would hand on no more than its text.
+                self._failure = error
+                raise
+        failpoint("pipeline.before_checkpoint")
+
+    def _steps(self, rows: "DataFrame", number: int) -> None:
+        upto = offsets_of(self.options.checkpoint, number)
+        start = offsets_of(self.options.checkpoint, number - 1) if number else None
+        if upto is None:
+            raise OmniRelayError(
+                f"{self.options.checkpoint}: Spark's offsets of batch {number} are not there; "
+                f"remove the folder, the tables know how far they are"
+            )
+        self.last = self.pipeline.run(lambda intake: intake.take_batch(rows, start, upto))
+        self.on_report(self.last)
+
+
+def offsets_of(checkpoint: str, batch: int) -> dict[str, int] | None:
+    """What Spark wrote down of a micro-batch before it began: one line for each source, after a
+    version and a line of its own."""
+    system, path = file_system(checkpoint)
+    try:
+        with system.open_input_stream(f"{path}/offsets/{batch}") as file:
+            lines = file.read().decode().splitlines()
+    except FileNotFoundError:
+        return None
+    found = json.loads(lines[-1])
+    return {str(shard): int(sequence) for shard, sequence in found.items()}
