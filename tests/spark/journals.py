@@ -26,11 +26,11 @@ def append(path: Path, envelopes: Sequence[Sealed]) -> None:
 def rows_in(path: Path) -> list[dict[str, Any]]:
     """Read the exact way, by shard and sequence; times without their zone, as Spark collects."""
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-    stored = db.execute("SELECT shard, first, CAST(body AS BLOB) FROM journal ORDER BY 1, 2")
+    stored: list[Any] = db.execute(
+        "SELECT shard, first, CAST(body AS BLOB) FROM journal ORDER BY 1, 2"
+    ).fetchall()
     found = [
-        row
-        for shard, first, body in stored.fetchall()
-        for row in rows_of(unseal(body, shard=shard, at=first))
+        row for shard, first, body in stored for row in rows_of(unseal(body, shard=shard, at=first))
     ]
     db.close()
     return [_collected(row) for row in found]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from omnirelay.journal.checkpoint import CheckpointStore
-from omnirelay.model.errors import InvalidOption
+from omnirelay.journal.format import Envelope
+from omnirelay.model.errors import Corrupt, InvalidOption
 from omnirelay.pipeline.decode import Part
 
 if TYPE_CHECKING:
@@ -28,6 +29,18 @@ class Damage(msgspec.Struct, frozen=True):
     sequence: int
     reason: str
     body: bytes | None = None
+
+
+class Stored(msgspec.Struct, frozen=True, gc=False):
+    """An envelope as a store holds it: the keys it is found by, and its bytes, unchecked."""
+
+    first: int
+    last: int
+    body: bytes
+
+
+Seen = tuple[Stored, Envelope | Damage]
+"""What is stored and what it is worth. A stretch that is missing is seen with what is behind it."""
 
 
 class JournalAddress(Protocol):
@@ -60,6 +73,24 @@ class JournalAddress(Protocol):
     def close(self) -> None: ...
 
 
+class EnvelopeAddress(JournalAddress, Protocol):
+    """A place that hands out the envelopes themselves, as every store of journals does."""
+
+    def seen(self, shard: str, after: int, through: int) -> Iterator[Seen]:
+        """Every envelope that has a sequence of (after, through], in order, judged."""
+
+
+def check_kept(shard: str, after: int, kept: Extent) -> None:
+    """Raises Corrupt if what comes next was pruned: a silent gap would be taken for silence."""
+    if after + 1 < kept.first:
+        raise Corrupt(
+            shard,
+            after + 1,
+            f"it was pruned, the oldest kept is {kept.first}: read from there on, name an "
+            f"`archive`, or give readers a `consumer` name so that pruning waits for them",
+        )
+
+
 def absolute(url: str) -> str:
     """The same address for a process that stands in another folder."""
     scheme = url.partition(":")[0].lower() if ":" in url else ""
@@ -86,12 +117,22 @@ def is_node(url: str) -> bool:
     return url.partition(":")[0].lower() in _NODES
 
 
-def open_journal(url: str, *, token: str | None = None) -> JournalAddress:
-    """Raises Unavailable if there is nothing, InvalidOption if it is not ours."""
+def open_file(url: str) -> EnvelopeAddress:
+    """A journal that is read where it is stored. Raises InvalidOption for a node."""
     if is_node(url):
-        from omnirelay.pipeline.address_node import NodeAddress
-
-        return NodeAddress(url, token=token)
+        raise InvalidOption(f"{url}: a node tells less than its journal holds; name the file")
     from omnirelay.pipeline.address_sqlite import SqliteAddress
 
     return SqliteAddress(absolute(url))
+
+
+def open_journal(
+    url: str, *, token: str | None = None, shards: tuple[str, ...] = ()
+) -> JournalAddress:
+    """`token` and `shards` are for a node, which tells its namespaces to nobody. Raises Unavailable
+    if there is nothing, InvalidOption if it is not ours."""
+    if is_node(url):
+        from omnirelay.pipeline.address_node import NodeAddress
+
+        return NodeAddress(url, token=token, namespaces=shards)
+    return open_file(url)

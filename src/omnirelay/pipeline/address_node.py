@@ -5,7 +5,6 @@ nor how long a lease was asked for, so those columns are null. Where the file ca
 """
 
 from collections.abc import Iterator
-from contextlib import closing
 from itertools import islice
 from typing import Any
 
@@ -65,10 +64,10 @@ class NodeAddress:
 
     def read(self, shard: str, part: Part) -> Iterator[pa.RecordBatch]:
         schema = pa.schema([(name, TYPES[name]) for name in part.names])
-        with self._relay(shard) as relay, closing(relay.events(part.after)) as events:
+        with self._relay(shard) as relay:
             rows = (
                 row_of(event)
-                for event in islice(events, part.through - part.after)
+                for event in islice(relay.events(part.after), part.through - part.after)
                 if part.event_types is None or event.event_type in part.event_types
             )
             while held := list(islice(rows, _ROWS)):

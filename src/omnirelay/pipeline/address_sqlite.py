@@ -10,9 +10,9 @@ import apsw
 
 from omnirelay.journal.checkpoint import CheckpointStore
 from omnirelay.model.errors import InvalidOption
-from omnirelay.pipeline.address import Damage, Extent
+from omnirelay.pipeline.address import Damage, Extent, Seen, Stored
 from omnirelay.pipeline.decode import Part
-from omnirelay.pipeline.quarantine import Inspector, Seen, Stored, damages, whole_batches
+from omnirelay.pipeline.quarantine import Inspector, damages, whole_batches
 from omnirelay.stores.sqlite_file import connect, scalar, translate
 from omnirelay.stores.sqlite_look import shards_of
 from omnirelay.stores.sqlite_positions import SqliteCheckpoints
@@ -86,10 +86,10 @@ class SqliteAddress:
         return None if found is None else (found[0], found[1], found[2])
 
     def read(self, shard: str, part: Part) -> "Iterator[pa.RecordBatch]":
-        return whole_batches(self._seen(shard, part.after, part.through), part)
+        return whole_batches(self.seen(shard, part.after, part.through), part)
 
     def damaged(self, shard: str, after: int, through: int) -> Iterator[Damage]:
-        found = damages(self._seen(shard, after, through))
+        found = damages(self.seen(shard, after, through))
         behind = self._behind(shard, through)
         yield from (one for one in chain(found, behind) if after < one.sequence <= through)
 
@@ -102,8 +102,7 @@ class SqliteAddress:
             seen = Inspector(shard, before).look(Stored(first, first, b""))
             yield from (one for _, one in seen if isinstance(one, Damage) and one.body is None)
 
-    def _seen(self, shard: str, after: int, through: int) -> Iterator[Seen]:
-        """Every envelope that has a sequence of (after, through], judged."""
+    def seen(self, shard: str, after: int, through: int) -> Iterator[Seen]:
         start = self._stored(shard, after + 1)
         before = None if start is None else self._stored(shard, start.first - 1)
         inspector = Inspector(shard, before)

@@ -22,6 +22,7 @@ from omnirelay.lease.records import (
     Released,
     Renewed,
     Restored,
+    Stored,
 )
 from omnirelay.model.errors import InvalidArgument
 from omnirelay.pipeline.decode_types import ITEM, TYPES
@@ -193,7 +194,7 @@ _ITEM: dict[str, Make] = {
     "last_fence": as_it_is("last_token.fence"),
 }
 
-COLUMNS: dict[type, dict[str, Make]] = {
+COLUMNS: dict[type[Stored], dict[str, Make]] = {
     EpochStarted: {"origin": as_it_is("origin"), "rules": as_json("rules")},
     Enqueued: {
         **_PAYLOAD,

@@ -1,14 +1,13 @@
 """Which stored envelopes are believed. The others are set aside with a reason, and the reading
 goes on: one flipped bit must not stop the history of a year."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-import msgspec
 import pyarrow as pa
 
 from omnirelay.journal.format import Envelope, unseal
 from omnirelay.model.errors import Corrupt, InvalidArgument
-from omnirelay.pipeline.address import Damage
+from omnirelay.pipeline.address import Damage, Seen, Stored
 from omnirelay.pipeline.decode import Part, batch_of
 
 QUARANTINE: dict[str, str] = {
@@ -27,22 +26,10 @@ BYTES_A_BATCH = 32 << 20
 UNFIT = (OverflowError, pa.ArrowInvalid, InvalidArgument)
 
 
-class Stored(msgspec.Struct, frozen=True, gc=False):
-    """An envelope as a store holds it: the keys it is found by, and its bytes, unchecked."""
-
-    first: int
-    last: int
-    body: bytes
-
-
-Verdict = Envelope | Damage
-Seen = tuple[Stored, Verdict]
-"""A stretch that is missing is seen with the envelope behind it."""
-
-
 class Inspector:
-    """Walks the envelopes of one shard in order. After a damaged one the next link cannot be
-    judged and is taken as it is; every later one can."""
+    """Walks the envelopes of one shard in order. Each is judged by itself and by the one before,
+    nothing else, so that a part of a journal is judged as the whole would be. Behind one that
+    cannot be read the link is taken as it is."""
 
     def __init__(self, shard: str, before: Stored | None) -> None:
         """`before` is the envelope stored before the first that is looked at; None if that one is
@@ -64,17 +51,15 @@ class Inspector:
         if stored.first > expected:
             yield stored, Damage(expected, f"{_stretch(expected, stored.first - 1)} missing")
             self._link = None
-        verdict = self._judge(stored, expected)
-        self._last = verdict.last if isinstance(verdict, Envelope) else stored.last
-        yield stored, verdict
+        yield stored, self._judge(stored, expected)
 
-    def _judge(self, stored: Stored, expected: int) -> Verdict:
+    def _judge(self, stored: Stored, expected: int) -> Envelope | Damage:
         try:
             envelope = unseal(stored.body, shard=self._shard, at=stored.first)
         except Corrupt as error:
-            self._link = None
+            self._last, self._link = stored.last, None
             return Damage(stored.first, _why(error, self._shard), stored.body)
-        link, self._link = self._link, envelope.checksum
+        link, self._last, self._link = self._link, envelope.last, envelope.checksum
         reason = None
         if envelope.last != stored.last:
             reason = f"it is stored as ending at {stored.last} and says {envelope.last}"
@@ -95,59 +80,60 @@ def _why(error: Corrupt, shard: str) -> str:
     )
 
 
-def whole_batches(seen: Iterable[Seen], part: Part) -> Iterator[pa.RecordBatch]:
-    """The events of the envelopes that are whole."""
-    for group in _gathered(seen):
+def whole_batches(
+    seen: Iterable[Seen], part: Part, on_damage: Callable[[Damage], None] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The events of the envelopes that are whole; `on_damage` hears of the others, and of those
+    that are whole and fit no table, before the batch they would be in is given out."""
+    note = on_damage or _pass_over
+    for group in _gathered(seen, note):
         try:
             batch = batch_of([envelope for _, envelope in group], part)
         except UNFIT:
-            yield from (batch_of([whole], part) for _, whole in group if _unfit(whole) is None)
+            yield from _those_that_fit(group, part, note)
             continue
         if batch.num_rows:
             yield batch
 
 
 def damages(seen: Iterable[Seen]) -> Iterator[Damage]:
-    """The envelopes that are not whole, and those that are and fit no table."""
+    """All that `whole_batches` leaves out."""
     found: list[Damage] = []
-
-    def noted() -> Iterator[Seen]:
-        for one in seen:
-            if isinstance(one[1], Damage):
-                found.append(one[1])
-            yield one
-
-    for group in _gathered(noted()):
-        try:
-            batch_of([envelope for _, envelope in group], Part())
-        except UNFIT:
-            found += [
-                Damage(envelope.first, reason, stored.body)
-                for stored, envelope in group
-                if (reason := _unfit(envelope)) is not None
-            ]
+    for _ in whole_batches(seen, Part(), found.append):
         yield from found
         found.clear()
     yield from found
 
 
-def _unfit(envelope: Envelope) -> str | None:
-    """Why a whole envelope can be in no table: its writer broke the bounds of the format."""
-    try:
-        batch_of([envelope], Part())
-    except UNFIT as error:
-        return f"a value in it fits no table: {error}"
+def _pass_over(damage: Damage) -> None:
     return None
 
 
-def _gathered(seen: Iterable[Seen]) -> Iterator[list[tuple[Stored, Envelope]]]:
+def _those_that_fit(
+    group: Sequence[tuple[Stored, Envelope]], part: Part, note: Callable[[Damage], None]
+) -> Iterator[pa.RecordBatch]:
+    for stored, envelope in group:
+        try:
+            batch_of([envelope], Part())
+        except UNFIT as error:
+            reason = f"a value in it fits no table: {error}"
+            note(Damage(stored.first, reason, stored.body))
+        else:
+            yield batch_of([envelope], part)
+
+
+def _gathered(
+    seen: Iterable[Seen], note: Callable[[Damage], None]
+) -> Iterator[list[tuple[Stored, Envelope]]]:
     held: list[tuple[Stored, Envelope]] = []
     rows = size = 0
     for stored, verdict in seen:
-        if isinstance(verdict, Envelope):
-            held.append((stored, verdict))
-            rows += len(verdict.records)
-            size += len(stored.body)
+        if isinstance(verdict, Damage):
+            note(verdict)
+            continue
+        held.append((stored, verdict))
+        rows += len(verdict.records)
+        size += len(stored.body)
         if rows >= ROWS_A_BATCH or size >= BYTES_A_BATCH:
             yield held
             held, rows, size = [], 0, 0

@@ -38,7 +38,7 @@ def bounds_of(filters: Iterable[Filter]) -> Bounds:
         elif path == ("event_type",):
             bounds = msgspec.structs.replace(bounds, event_types=_among(one, bounds.event_types))
         elif path == ("sequence",):
-            low, high = _between(one, int)
+            low, high = _between(one)
             bounds = msgspec.structs.replace(
                 bounds,
                 after=max(bounds.after, 0 if low is None else low - 1),
@@ -59,13 +59,13 @@ def _among(one: Filter, known: frozenset[str] | None) -> frozenset[str] | None:
     return named if known is None else known & named
 
 
-def _between(one: Filter, kind: type) -> tuple[int | None, int | None]:
+def _between(one: Filter) -> tuple[int | None, int | None]:
     """The least and the greatest whole number that the condition lets through."""
     if isinstance(one, In):
-        numbers = [value for value in one.value if isinstance(value, kind)]
+        numbers = [value for value in one.value if isinstance(value, int)]
         return (min(numbers), max(numbers)) if numbers else (None, None)
     value = getattr(one, "value", None)
-    if not isinstance(value, kind) or isinstance(value, bool):
+    if not isinstance(value, int) or isinstance(value, bool):
         return None, None
     match one:
         case EqualTo():

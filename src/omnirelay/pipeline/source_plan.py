@@ -5,9 +5,12 @@ from contextlib import AbstractContextManager
 
 import msgspec
 
-from omnirelay.model.errors import Corrupt, InvalidOption
+from omnirelay.model.errors import InvalidOption
 from omnirelay.pipeline.address import Extent, JournalAddress, open_journal
+from omnirelay.pipeline.address import check_kept as check_kept
+from omnirelay.pipeline.archive_reading import extended, pieces
 from omnirelay.pipeline.offsets import Positions, Span, cut, held
+from omnirelay.pipeline.segment import Segment, segments_of
 from omnirelay.pipeline.source_filters import Bounds
 from omnirelay.pipeline.source_options import SourceOptions
 
@@ -17,14 +20,17 @@ class Slice(msgspec.Struct, frozen=True):
 
     url: str
     span: Span
-    segment: str | None = None
-    """The file of the archive that holds the stretch; None: the journal itself."""
+    segment: Segment | None = None
+    """What of the archive holds the stretch; None: the journal itself."""
 
 
 class Plan(AbstractContextManager["Plan"]):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._journals = [open_journal(url, token=options.token) for url in options.urls]
+        self._journals = [
+            open_journal(url, token=options.token, shards=options.shards or ())
+            for url in options.urls
+        ]
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -64,11 +70,24 @@ class Plan(AbstractContextManager["Plan"]):
         return slices
 
     def slices(self, journal: JournalAddress, span: Span) -> Iterator[Slice]:
-        rows = self._options.rows_per_partition
-        return (Slice(journal.url, part) for part in cut(span, rows))
+        """Segments of the archive where there are some: they are read faster."""
+        for piece, segment in pieces(span, self._segments(span.shard)):
+            if segment is not None:
+                yield Slice(journal.url, piece, segment)
+            else:
+                rows = self._options.rows_per_partition
+                yield from (Slice(journal.url, part) for part in cut(piece, rows))
+
+    def _segments(self, shard: str) -> list[Segment]:
+        archive = self._options.archive
+        return [] if archive is None else segments_of(archive, shard)
+
+    def extent(self, journal: JournalAddress, shard: str) -> Extent:
+        """What can be read of the shard, here or in the archive."""
+        return extended(journal.extent(shard), self._segments(shard))
 
     def _span(self, journal: JournalAddress, shard: str, bounds: Bounds) -> Span:
-        kept = journal.extent(shard)
+        kept = self.extent(journal, shard)
         after = max(self.start(journal, shard, kept), bounds.after)
         through = min(self.end(journal, shard, kept), bounds.through)
         if bounds.from_ms is not None:
@@ -108,14 +127,3 @@ class Plan(AbstractContextManager["Plan"]):
             if store is not None:
                 found |= held(store, self._options.consumer, [shard])
         return found
-
-
-def check_kept(shard: str, after: int, kept: Extent) -> None:
-    """Raises Corrupt if what comes next was pruned: a silent gap would be taken for silence."""
-    if after + 1 < kept.first:
-        raise Corrupt(
-            shard,
-            after + 1,
-            f"it was pruned, the oldest kept is {kept.first}: read from there on, name an "
-            f"`archive`, or give readers a `consumer` name so that pruning waits for them",
-        )

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import (
 
 from omnirelay.pipeline.offsets import Positions, Span, admitted, hold
 from omnirelay.pipeline.source_options import SourceOptions
-from omnirelay.pipeline.source_plan import Plan, Slice
+from omnirelay.pipeline.source_plan import Plan, Slice, check_kept
 from omnirelay.pipeline.source_reading import read_slice
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Positions:  # noqa: N802
         with Plan(self._options) as plan:
             start = {
-                shard: plan.start(journal, shard, journal.extent(shard))
+                shard: plan.start(journal, shard, plan.extent(journal, shard))
                 for shard, journal in plan.homes().items()
             }
             self._hold(plan, start)
@@ -62,14 +62,14 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with Plan(self._options) as plan:
             homes = plan.homes()
             return start | {
-                shard: plan.start(homes[shard], shard, homes[shard].extent(shard))
+                shard: plan.start(homes[shard], shard, plan.extent(homes[shard], shard))
                 for shard in fresh
             }
 
     def _head(self) -> Positions:
         with Plan(self._options) as plan:
             return {
-                shard: plan.end(journal, shard, journal.extent(shard))
+                shard: plan.end(journal, shard, plan.extent(journal, shard))
                 for shard, journal in plan.homes().items()
             }
 
@@ -78,9 +78,10 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with Plan(self._options) as plan:
             homes = plan.homes()
             for shard, through in end.items():
-                kept = homes[shard].extent(shard)
+                kept = plan.extent(homes[shard], shard)
                 after = start.get(shard, kept.first - 1)
                 if through > after:
+                    check_kept(shard, after, kept)
                     slices += plan.slices(homes[shard], Span(shard, after, through))
         return [InputPartition(part) for part in slices]
 

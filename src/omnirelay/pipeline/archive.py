@@ -1,0 +1,145 @@
+"""Closed stretches of journals as columnar segments: the form for years, and the fast way in.
+
+Each stretch is written once, however often and wherever the writing is killed, and a journal may
+prune what is archived: the position `archive` is one that pruning waits for.
+"""
+
+import fcntl
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from omnirelay.journal.format import Envelope
+from omnirelay.model.errors import InvalidOption, Unavailable
+from omnirelay.pipeline.address import Damage, EnvelopeAddress, Seen, check_kept, open_file
+from omnirelay.pipeline.decode import Part
+from omnirelay.pipeline.offsets import hold
+from omnirelay.pipeline.quarantine import whole_batches
+from omnirelay.pipeline.segment import (
+    Manifest,
+    Segment,
+    SegmentWriter,
+    segments_of,
+    shard_folder,
+    sweep,
+)
+
+CONSUMER = "archive"
+SEGMENT_EVENTS = 100_000
+
+
+def archive_journal(
+    url: str,
+    folder: str | Path,
+    *,
+    shards: tuple[str, ...] | None = None,
+    segment_events: int = SEGMENT_EVENTS,
+    has_tail: bool = False,
+) -> list[Segment]:
+    """Write what is not in the archive yet, in segments of at least `segment_events` events (to the
+    end of an envelope). What is left at the end waits for more, unless `has_tail`.
+
+    Raises Unavailable if another archiver is at work, Corrupt if a stretch was pruned before it
+    was archived.
+    """
+    if segment_events < 1:
+        raise InvalidOption(f"segment_events is {segment_events}, must be at least 1")
+    written: list[Segment] = []
+    with closing(open_file(url)) as journal:
+        for shard in shards or journal.shards():
+            writing = _Archiving(journal, shard, Path(folder))
+            written += writing.run(segment_events, 1 if has_tail else segment_events)
+    return written
+
+
+class _Archiving:
+    """One shard of one journal into one archive."""
+
+    def __init__(self, journal: EnvelopeAddress, shard: str, archive: Path) -> None:
+        self._journal = journal
+        self._shard = shard
+        self._archive = archive
+        self._folder = shard_folder(archive, shard)
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+    def run(self, full: int, least: int) -> list[Segment]:
+        with _alone(self._folder):
+            sweep(self._folder)
+            kept = self._journal.extent(self._shard)
+            known = segments_of(self._archive, self._shard)
+            after = known[-1].manifest.last if known else kept.first - 1
+            check_kept(self._shard, after, kept)
+            # From here on pruning waits for the archive, also for its very first segment.
+            self._hold(after)
+            written: list[Segment] = []
+            while (segment := self._next(after, full, least)) is not None:
+                written.append(segment)
+                after = segment.manifest.last
+                self._hold(after)
+            return written
+
+    def _hold(self, position: int) -> None:
+        store = self._journal.positions()
+        if store is not None:
+            hold(store, CONSUMER, {self._shard: position})
+
+    def _next(self, after: int, full: int, least: int) -> Segment | None:
+        through = self._journal.extent(self._shard).last
+        if through - after < least:
+            return None
+        stretch = _Stretch(after, full)
+        writer = SegmentWriter(self._folder, after + 1)
+        try:
+            seen = stretch.taken(self._journal.seen(self._shard, after, through))
+            for batch in whole_batches(seen, Part(), stretch.damaged.append):
+                writer.write(batch)
+            if stretch.last - after < least:
+                writer.leave()
+                return None
+            return writer.finish(stretch.manifest(self._shard))
+        except BaseException:
+            writer.leave()
+            raise
+
+
+class _Stretch:
+    """The envelopes of one segment as they go by, and what its manifest says of them."""
+
+    def __init__(self, after: int, full: int) -> None:
+        self.after = self.last = after
+        self.damaged: list[Damage] = []
+        self._full = full
+        self._prev = self._link = ""
+
+    def taken(self, seen: Iterable[Seen]) -> Iterator[Seen]:
+        for stored, verdict in seen:
+            if isinstance(verdict, Envelope):
+                if self.last == self.after:
+                    self._prev = verdict.prev
+                self.last, self._link = verdict.last, verdict.checksum
+            elif verdict.body is not None:
+                self.last, self._link = max(self.last, stored.last), ""
+            yield stored, verdict
+            if self.last - self.after >= self._full:
+                return
+
+    def manifest(self, shard: str) -> Manifest:
+        return Manifest(
+            shard=shard,
+            first=self.after + 1,
+            last=self.last,
+            prev=self._prev,
+            link=self._link,
+            damaged=tuple(self.damaged),
+        )
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """The kernel drops the lock when its holder dies, however."""
+    with (folder / ".lock").open("wb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Unavailable(f"{folder}: another archiver is at work here") from None
+        yield

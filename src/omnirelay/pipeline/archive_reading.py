@@ -1,0 +1,157 @@
+"""Reading an archive: by the source, a segment a task, or by Spark's own Parquet reader."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from omnirelay.journal.format import CHECKSUM_BYTES
+from omnirelay.model.errors import Corrupt, Unavailable
+from omnirelay.pipeline.address import Extent
+from omnirelay.pipeline.decode import Part
+from omnirelay.pipeline.decode_types import TYPES
+from omnirelay.pipeline.offsets import Span
+from omnirelay.pipeline.schema import EVENT_DDL, VERSION
+from omnirelay.pipeline.segment import Segment, archived_shards, damage_of, segments_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_ROWS = 16_384
+
+
+class Found(msgspec.Struct, frozen=True):
+    """The segments of an archive, told apart by their checksums."""
+
+    sound: tuple[Segment, ...]
+    damaged: tuple[tuple[Segment, str], ...]
+    """With the reason."""
+
+
+def pieces(span: Span, segments: Sequence[Segment]) -> list[tuple[Span, Segment | None]]:
+    """The span, cut so that what segments hold is read from them, the rest (None) elsewhere."""
+    found: list[tuple[Span, Segment | None]] = []
+    after = span.after
+    for segment in segments:
+        first, last = segment.manifest.first, segment.manifest.last
+        if last <= after or first > span.through:
+            continue
+        if first - 1 > after:
+            found.append((Span(span.shard, after, first - 1), None))
+        start, after = max(after, first - 1), min(last, span.through)
+        found.append((Span(span.shard, start, after), segment))
+    if after < span.through:
+        found.append((Span(span.shard, after, span.through), None))
+    return found
+
+
+def extended(kept: Extent, segments: Sequence[Segment]) -> Extent:
+    """What journal and archive hold together, without a gap up to the end."""
+    first = kept.first
+    for segment in reversed(segments):
+        if segment.manifest.first < first <= segment.manifest.last + 1:
+            first = segment.manifest.first
+    return Extent(first, kept.last)
+
+
+def read_segment(segment: Segment, part: Part) -> Iterator[pa.RecordBatch]:
+    """Raises Corrupt, before the first row, if the file is not the one that was written."""
+    manifest = segment.manifest
+    data = _checked(segment)
+    extra = {"sequence"} | (set() if part.event_types is None else {"event_type"})
+    is_whole = part.after < manifest.first and part.through >= manifest.last
+    is_filtered = not is_whole or part.event_types is not None
+    file = pq.ParquetFile(pa.BufferReader(data))
+    wanted = [*part.names, *sorted(extra - set(part.names))] if is_filtered else list(part.names)
+    stored = [name for name in wanted if name in file.schema_arrow.names]
+    for batch in file.iter_batches(batch_size=_ROWS, columns=stored):
+        rows = batch.filter(_mask(batch, part)) if is_filtered else batch
+        if rows.num_rows:
+            yield _shaped(rows, part.names)
+
+
+def _checked(segment: Segment) -> bytes:
+    """Read once: what was checked is what is used."""
+    manifest, path = segment.manifest, Path(segment.path)
+    if manifest.v > VERSION:
+        why = f"segment {path.name} has schema version {manifest.v}, this program knows {VERSION}"
+        raise Corrupt(manifest.shard, manifest.first, f"{why}: upgrade")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        why = f"segment {path.name} cannot be read: {error.strerror}"
+        raise Corrupt(manifest.shard, manifest.first, why) from None
+    actual = blake2b(data, digest_size=CHECKSUM_BYTES).hexdigest()
+    if actual != manifest.checksum:
+        why = f"segment {path.name} has checksum {actual}, its manifest says {manifest.checksum}"
+        raise Corrupt(manifest.shard, manifest.first, why)
+    return data
+
+
+def _mask(batch: pa.RecordBatch, part: Part) -> pa.Array:
+    sequence = batch["sequence"]
+    mask = pc.and_(pc.greater(sequence, part.after), pc.less_equal(sequence, part.through))
+    if part.event_types is None:
+        return mask
+    kinds = pa.array(sorted(part.event_types), pa.string())
+    return pc.and_(mask, pc.is_in(batch["event_type"], value_set=kinds))
+
+
+def _shaped(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+    """Today's columns; one that the segment is too old for is null."""
+    known = batch.schema.names
+    columns = [
+        batch[name] if name in known else pa.nulls(batch.num_rows, TYPES[name]) for name in names
+    ]
+    return pa.RecordBatch.from_arrays(
+        columns, schema=pa.schema([(name, TYPES[name]) for name in names])
+    )
+
+
+def look_through(archive: str | Path, shards: Collection[str] | None = None) -> Found:
+    """Every segment checked against its checksum, several at a time. Raises Unavailable if there is
+    no archive."""
+    names = archived_shards(archive)
+    if not names:
+        raise Unavailable(f"{archive} holds no segments of an archive")
+    wanted = [name for name in names if shards is None or name in shards]
+    segments = [segment for name in wanted for segment in segments_of(archive, name)]
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        reasons = list(pool.map(damage_of, segments))
+    judged = list(zip(segments, reasons, strict=True))
+    return Found(
+        tuple(segment for segment, reason in judged if reason is None),
+        tuple((segment, reason) for segment, reason in judged if reason is not None),
+    )
+
+
+def archived_events(
+    spark: "SparkSession",
+    archive: str | Path,
+    *,
+    shards: Collection[str] | None = None,
+    after: Mapping[str, int] | None = None,
+    found: Found | None = None,
+) -> "DataFrame":
+    """The events of the sound segments, scanned by Spark itself; of each shard only those behind
+    `after`. What is damaged is left out: `look_through` names it, `format("omnirelay")` with
+    `archive` reads it from the journal where that still has it."""
+    sound = (found or look_through(archive, shards)).sound
+    after = after or {}
+    files = [one.path for one in sound if one.manifest.last > after.get(one.manifest.shard, 0)]
+    reader = spark.read.schema(EVENT_DDL)
+    events = reader.parquet(*files) if files else spark.createDataFrame([], EVENT_DDL)
+    inside = {
+        shard: position
+        for shard, position in after.items()
+        if any(one.manifest.shard == shard and one.manifest.first <= position for one in sound)
+    }
+    for shard, position in inside.items():
+        events = events.where((events.shard != shard) | (events.sequence > position))
+    return events
