@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -55,7 +55,8 @@ class ShardSeen(msgspec.Struct, frozen=True, rename="camel"):
     last_sequence: int
     events: int
     origin: str | None
-    is_serialised: bool
+    is_serialised: int
+    """1 if items of one resource or partition key were kept apart at any time."""
 
 
 class Audited(msgspec.Struct, frozen=True, rename="camel"):
@@ -115,15 +116,10 @@ def _views(session: "SparkSession", events: "DataFrame") -> "Iterator[list[Shard
             made.append(name)
         rows = [tuple(row) for row in session.table(SHARDS_VIEW).collect()]
         session.createDataFrame(rows, SHARDS_DDL).createOrReplaceTempView(SHARDS_VIEW)
-        yield sorted((_seen(row) for row in rows), key=lambda one: one.shard)
+        yield sorted((ShardSeen(*row) for row in rows), key=lambda one: one.shard)
     finally:
         for name in made:
             session.catalog.dropTempView(name)
-
-
-def _seen(row: tuple[Any, ...]) -> ShardSeen:
-    """Any: as Spark types the columns of SHARDS_DDL."""
-    return ShardSeen(*row[:-1], bool(row[-1]))
 
 
 def _named(session: "SparkSession", check: Check, shards: list[ShardSeen]) -> list[Finding]:

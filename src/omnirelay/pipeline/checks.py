@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 
 from omnirelay.pipeline.checks_items import ITEMS
-from omnirelay.pipeline.checks_moves import FENCES, MOVES, RESOURCES
+from omnirelay.pipeline.checks_moves import DRAINS, FENCES, MOVES, RESOURCES
 from omnirelay.pipeline.checks_order import ORDER
 
 
@@ -69,6 +69,11 @@ CHECKS: tuple[Check, ...] = (
         "moves",
         {"moves.restored": "over all shards, what was restored had been drained, and once"},
         MOVES,
+    ),
+    Check(
+        "drains",
+        {"drains.depth": "the leases that a drain took with it are those that were held"},
+        DRAINS,
     ),
 )
 

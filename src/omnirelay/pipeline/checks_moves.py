@@ -92,3 +92,33 @@ SELECT 'moves.restored' AS check_name, shard, sequence, sequence_id, event_type,
     restored, ' times') AS message
 FROM latest WHERE place = 1
 """
+
+# A page may take leases with it, and only the items' own past tells which of them were held.
+DRAINS = """
+WITH gone AS (
+  SELECT shard, sequence, sequence_id FROM audit_moves WHERE event_type = 'DrainSnapshot'),
+past AS (
+  SELECT gone.shard AS shard, gone.sequence AS sequence, gone.sequence_id AS sequence_id,
+    max_by(event_type, audit_touches.sequence) AS last_type
+  FROM gone JOIN audit_touches ON audit_touches.shard = gone.shard
+    AND audit_touches.sequence_id = gone.sequence_id AND audit_touches.sequence < gone.sequence
+  WHERE event_type <> 'Heartbeat'
+  GROUP BY gone.shard, gone.sequence, gone.sequence_id),
+leases AS (
+  SELECT past.shard AS shard, sequence,
+    sum(CASE WHEN last_type = 'LeaseGranted' THEN 1 ELSE 0 END) AS held
+  FROM past JOIN audit_shards ON audit_shards.shard = past.shard
+  WHERE first_sequence = 1 GROUP BY past.shard, sequence),
+depths AS (
+  SELECT later.shard AS shard, later.sequence AS sequence, later.active AS active,
+    before.active AS before_active
+  FROM lease_events AS later JOIN lease_events AS before
+    ON before.shard = later.shard AND before.sequence = later.sequence - 1
+  WHERE later.event_type = 'DrainSnapshot')
+SELECT 'drains.depth' AS check_name, leases.shard AS shard, leases.sequence AS sequence,
+  CAST(NULL AS BIGINT) AS sequence_id, 'DrainSnapshot' AS event_type,
+  concat('it took ', held, ' leases with it, the depth went from ', before_active, ' to ', active)
+    AS message
+FROM leases JOIN depths ON depths.shard = leases.shard AND depths.sequence = leases.sequence
+WHERE before_active - active <> held
+"""

@@ -54,6 +54,7 @@ class Bed:
     """Drafts first; whatever damages the envelopes themselves asks for `kept`, which seals them."""
 
     def __init__(self, traffic: Traffic) -> None:
+        self._traffic = traffic
         self.share = traffic.share
         self.drafts = list(traffic.run())
         self.state: QueueState = traffic.state
@@ -109,12 +110,14 @@ class Bed:
         grant = grants[len(grants) // 2]
         return grant, ends[grant.record.fence]
 
-    def held(self, good: Callable[[Held], bool] = lambda _: True) -> Held:
+    def held(self) -> Held:
         """A lease that is open at the end and has time left."""
+        end = self.drafts[-1].time
         for held in self.state.active.values():
-            if held.expires_at > self.drafts[-1].time + 1 and good(held):
+            if held.expires_at > end + 1:
                 return held
-        raise self.poor("no lease that is open at its end and would do")
+        self.drafts.append(self._traffic.parting())
+        return self.held()
 
     def poor(self, what: str) -> InvalidOption:
         return InvalidOption(

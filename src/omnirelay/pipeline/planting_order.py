@@ -2,7 +2,7 @@
 
 import msgspec
 
-from omnirelay.lease.records import Enqueued, EpochStarted
+from omnirelay.lease.records import Drained, Enqueued, EpochStarted
 from omnirelay.model.items import Payload
 from omnirelay.pipeline.planting_bed import Bed, Flaw
 from omnirelay.pipeline.synth_chain import Kept, sealed_at
@@ -21,6 +21,7 @@ _MANY = (
     "items.dead",
     "items.attempt",
     "items.deadline",
+    "drains.depth",
     "moves.restored",
     "resources.overlap",
 )
@@ -159,6 +160,16 @@ def _shift(bed: Bed, *, through_the_end: bool) -> int:
     return found
 
 
+def _drain_miscounted(bed: Bed) -> int:
+    """From a drain on, one lease more is counted and one waiting item less."""
+    found = bed.find(Drained).sequence
+    for sequence, draft, index in bed.records():
+        if sequence >= found:
+            draft.pending[index] -= 1
+            draft.active[index] += 1
+    return found
+
+
 ORDER_FLAWS: dict[str, Flaw] = {
     "gap": Flaw(make=_gap, check="order.gap", also=(*_MANY, "order.depth"), forms=_ROWS),
     "duplicate": Flaw(make=_doubled, check="order.duplicate", also=_MANY, forms=("archive",)),
@@ -178,5 +189,6 @@ ORDER_FLAWS: dict[str, Flaw] = {
     "two-writers": Flaw(make=_two_writers, check="order.epoch"),
     "clock-back": Flaw(make=_clock_back, check="order.clock"),
     "vanished": Flaw(make=_vanished, check="order.depth"),
+    "drain-miscounted": Flaw(make=_drain_miscounted, check="drains.depth", also=("order.depth",)),
     "miscounted": Flaw(make=_miscounted, check="order.depth"),
 }

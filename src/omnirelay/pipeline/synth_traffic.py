@@ -31,6 +31,7 @@ from omnirelay.lease.records import Drained, Granted, Record
 from omnirelay.lease.state import QueueState
 from omnirelay.model.errors import OmniRelayError
 from omnirelay.model.items import Payload, PendingItem, Token, dashed
+from omnirelay.model.limits import PRIORITY_ABS_MAX
 from omnirelay.model.ports import seeded_chance
 
 START_MS = 1_767_225_600_000
@@ -132,6 +133,15 @@ class Traffic:
             if self._tick % (41 * self._stretch) == 0 and self._left():
                 self.now += 2_000 + int(self._chance() * 6_000)  # nobody wrote until the failover
                 yield self._epoch()
+
+    def parting(self) -> Commit:
+        """One more item, and a lease on it that nobody will end."""
+        self.now += 1
+        self._commit.time = self.now
+        urgent = Enqueue(payload=Payload("table", "parting"), priority=PRIORITY_ABS_MAX)
+        self._apply(urgent)
+        self._apply(Grant(lease_id=dashed(f"{self.state.sequence:032x}")))
+        return self._taken()
 
     # -- one turn -----------------------------------------------------------------------------
 

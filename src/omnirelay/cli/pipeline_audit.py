@@ -1,0 +1,73 @@
+"""`omnirelay pipeline audit`: proof that journals kept the rules, or where they did not."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from omnirelay.cli.ending import EXIT_FAILED, CommandFailed, JsonFlag, print_json
+from omnirelay.cli.pipeline_places import MasterFlag, TablesFlag, spark_on
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from omnirelay.pipeline.audit import Audited
+
+
+def audit(
+    *,
+    from_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            metavar="URL",
+            help="A journal (sqlite:///path, http://node) or the folder of an archive; many.",
+            show_default=False,
+        ),
+    ] = None,
+    tables: TablesFlag = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Gets the whole report as text.")
+    ] = None,
+    master: MasterFlag = "local[*]",
+    json: JsonFlag = False,
+) -> None:
+    """Prove the history of every shard, and of all together. 0: clean, 1: there are findings."""
+    from omnirelay.pipeline.audit_report import as_text, as_verdict
+
+    if (from_ is None) == (tables is None):
+        raise typer.BadParameter("name what to read: --from or --tables, one of them")
+    if report is not None and not report.absolute().parent.is_dir():
+        raise typer.BadParameter(f"{report}: there is no such folder", param_hint="--report")
+    with spark_on(master) as session:
+        found = _audited(session, from_ or [], tables)
+    text = as_text(found)
+    if report is not None:
+        _write(report, text)
+    if json:
+        print_json(as_verdict(found))
+    else:
+        print(text, end="")
+    if found.findings:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _audited(session: "SparkSession", places: list[str], folder: str | None) -> "Audited":
+    from omnirelay.pipeline.audit import audit as prove
+    from omnirelay.pipeline.audit_evidence import evidence_of_places, evidence_of_tables
+    from omnirelay.pipeline.audit_report import keep
+    from omnirelay.pipeline.delta import DeltaTables
+
+    if folder is None:
+        return prove(session, evidence_of_places(session, places))
+    tables = DeltaTables(session, folder)
+    found = prove(session, evidence_of_tables(tables))
+    keep(tables, found)
+    return found
+
+
+def _write(report: Path, text: str) -> None:
+    try:
+        report.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandFailed(f"{report} cannot be written: {error.strerror}") from error

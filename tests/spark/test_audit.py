@@ -1,0 +1,167 @@
+"""The audit of whole histories, of pruned ones, of journals as files, and what it leaves behind."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+import omnirelay
+from omnirelay.cli.pipeline_audit import audit as audit_command
+from omnirelay.model.errors import InvalidOption, Unavailable
+from omnirelay.pipeline.audit import Audited, Evidence, Finding, ShardSeen, audit
+from omnirelay.pipeline.audit_report import as_text, as_verdict, keep
+from omnirelay.pipeline.delta import DeltaTables
+from omnirelay.pipeline.synth import Plan, synthesize
+from omnirelay.pipeline.synth_traffic import Share
+from tests.spark.audit_histories import clean_history, envelopes_of, found_by_duckdb, table_of
+from tests.spark.replay_histories import History
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+app = typer.Typer()
+app.command()(audit_command)
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, words)])
+
+
+# -- clean histories --------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("start", [0, 1000])
+def test_whatever_the_core_lets_happen_gives_no_finding(start: int) -> None:
+    histories = (History(seed, steps=300).envelopes() for seed in range(start, start + 40))
+    assert found_by_duckdb(table_of(histories)) == set()
+
+
+@pytest.mark.timeout(120)
+def test_many_clean_shards_give_no_finding(spark: "SparkSession") -> None:
+    total = 8 * 1200
+    histories = [clean_history(Share(number, 21, total, 8)) for number in range(8)]
+    found = audit(spark, Evidence(spark.createDataFrame(table_of(envelopes_of(histories)))))
+    assert (found.findings, found.verdict, found.events) == ([], "clean", total)
+    assert found.positions == {f"synth-{number:04d}": 1200 for number in range(8)}
+
+
+def test_a_pruned_history_is_judged_from_where_it_begins() -> None:
+    (envelopes,) = envelopes_of([clean_history(Share(0, 4, 3000, 1))])
+    assert found_by_duckdb(table_of([envelopes[len(envelopes) // 3 :]])) == set()
+
+
+def test_a_shard_that_ends_before_what_was_acknowledged_is_a_finding(
+    spark: "SparkSession",
+) -> None:
+    (envelopes,) = envelopes_of([clean_history(Share(0, 4, 40, 1))])
+    events = spark.createDataFrame(table_of([envelopes]))
+    found = audit(spark, Evidence(events, acknowledged={"synth-0000": 45, "gone": 7}))
+    assert [(one.check, one.shard, one.sequence) for one in found.findings] == [
+        ("tail", "gone", 1),
+        ("tail", "synth-0000", 41),
+    ]
+
+
+# -- what is left behind ----------------------------------------------------------------------
+
+FOUND = Audited(
+    "run-1",
+    datetime(2026, 1, 1, tzinfo=UTC),
+    datetime(2026, 1, 1, 0, 1, tzinfo=UTC),
+    [ShardSeen("a", 1, 9, 9, "o", 0), ShardSeen("b", 5, 9, 5, "p", 0)],
+    [Finding("items.token", "a", 7, 3, "Completed", "item 3 was held with token x")],
+)
+
+
+def test_the_report_names_shard_sequence_event_and_check_of_each_finding() -> None:
+    text = as_text(FOUND)
+    assert "a 7 Completed items.token: item 3 was held with token x" in text
+    assert "damaged: 1 finding\n" in text
+    assert "b begins after 1" in text
+    assert not as_verdict(FOUND).ok
+    assert "items.token" not in as_verdict(FOUND).proved
+    assert "order.gap" in as_verdict(FOUND).proved
+
+
+def test_a_clean_report_says_what_was_proved() -> None:
+    text = as_text(msgspec.structs.replace(FOUND, findings=[]))
+    assert "clean: no finding" in text
+    assert "items.overlap: no item has two holders" in text
+
+
+@pytest.mark.timeout(60)
+def test_findings_and_runs_are_kept_as_tables(spark: "SparkSession", tmp_path: Path) -> None:
+    tables = DeltaTables(spark, str(tmp_path))
+    keep(tables, FOUND)
+    keep(tables, msgspec.structs.replace(FOUND, run_id="run-2", findings=[]))
+    runs, findings = tables.read("runs"), tables.read("findings")
+    assert runs is not None
+    assert findings is not None
+    assert [
+        (row.run_id, row.kind, row.positions, row.events, row.findings, row.verdict)
+        for row in runs.orderBy("run_id").collect()
+    ] == [
+        ("run-1", "audit", {"a": 9, "b": 9}, 14, 1, "findings"),
+        ("run-2", "audit", {"a": 9, "b": 9}, 14, 0, "clean"),
+    ]
+    (row,) = findings.collect()
+    assert (row.run_id, row.check, row.shard, row.sequence) == ("run-1", "items.token", "a", 7)
+
+
+# -- the command ------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.timeout(120)
+def test_the_journal_of_a_real_queue_is_clean_and_ends_with_0(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/leases.db"
+    with omnirelay.connect_sync(url) as relay:
+        for number in range(6):
+            relay.enqueue("table", f"orders-{number}", body=b"\x00x")
+        with relay.lease():
+            pass
+    report = tmp_path / "report.txt"
+    ended = run("--from", url, "--report", report)
+    assert ended.exit_code == 0, ended.output
+    assert "clean: no finding" in ended.stdout
+    assert report.read_text() == ended.stdout
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.timeout(120)
+def test_damaged_files_end_with_1_and_name_where(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/damaged.db"
+    made = synthesize(Plan(events=1600, shards=4, seed=2, to=url, plants=("flipped", "cut-tail")))
+    planted = [one.planted for one in made.shards if one.planted is not None]
+    ended = run("--from", url, "--json")
+    assert ended.exit_code == 1
+    said = msgspec.json.decode(ended.stdout)
+    found = {(one["check"], one["shard"], one["sequence"]) for one in said["audit"]["findings"]}
+    assert {(one.check, one.shard, one.sequence) for one in planted} <= found
+    assert {shard for _, shard, _ in found} == {one.shard for one in planted}
+    assert not said["ok"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ((), 2),
+        (("--from", "a.db", "--tables", "t"), 2),
+        (("--from", "a.db", "--report", "no/x"), 2),
+    ],
+)
+def test_a_command_that_cannot_be_meant_is_refused(words: tuple[str, ...], code: int) -> None:
+    assert run(*words).exit_code == code
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_place_where_nothing_is_cannot_be_audited(tmp_path: Path) -> None:
+    assert isinstance(run("--from", f"sqlite:///{tmp_path}/none.db").exception, Unavailable)
+    assert isinstance(run("--from", tmp_path).exception, Unavailable)
+    assert isinstance(run("--tables", tmp_path).exception, Unavailable)
+    assert isinstance(run("--from", "s3://bucket/x").exception, InvalidOption)
