@@ -58,6 +58,18 @@ async def test_the_slowest_reader_of_a_shard_is_the_one_that_counts(
     assert await store.slowest("s") == 5
 
 
+async def test_the_readers_of_a_shard_are_listed_by_name_without_their_peers(
+    store: CheckpointStore,
+) -> None:
+    assert await store.readers("s") == []
+    for one in (at(7, name="search"), at(5), at(2, shard="other")):
+        await store.write(one)
+    assert await store.readers("s") == [
+        Checkpoint("lake", "s", 5, {}, 1005),
+        Checkpoint("search", "s", 7, {}, 1007),
+    ]
+
+
 async def test_a_forgotten_reader_holds_back_nothing_and_starts_anew(
     store: CheckpointStore,
 ) -> None:

@@ -13,6 +13,7 @@ from omnirelay.cli.ending import EXIT_FAILED, CommandFailed, JsonFlag, print_jso
 from omnirelay.cli.pipeline_places import MasterFlag, spark_on
 from omnirelay.cli.progress import Progress
 from omnirelay.cli.saying import counted, plain, print_table
+from omnirelay.model.errors import OmniRelayError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -208,9 +209,24 @@ def _target(
     ):
         from omnirelay.pipeline.delta import DeltaTables
 
-        # A table that fails is in the report; Spark's own pages about it are not wanted twice.
+        # What fails is in the report; Spark's own pages about it are not wanted twice.
+        if not master.startswith("sc://"):
+            session.sparkContext.setLogLevel("FATAL")
         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-        yield DeltaTables(session, root), hold
+        with _in_one_line():
+            yield DeltaTables(session, root), hold
+
+
+@contextmanager
+def _in_one_line() -> "Iterator[None]":
+    from omnirelay.pipeline.run import FAILURES, in_one_line
+
+    try:
+        yield
+    except FAILURES as error:
+        if isinstance(error, OmniRelayError | OSError):
+            raise
+        raise CommandFailed(in_one_line(error)) from error
 
 
 def _say(report: "RunReport", *, json: bool) -> None:

@@ -42,6 +42,10 @@ class CheckpointStore(Protocol):
     async def write(self, checkpoint: Checkpoint) -> None:
         """Durable when it returns. A position that would go back is left as it is."""
 
+    async def readers(self, shard: str) -> list[Checkpoint]:
+        """Of every reader of the shard, in this process or another, by name; without the positions
+        of peers."""
+
     async def slowest(self, shard: str) -> int | None:
         """The lowest position of any reader of the shard; None if there is none."""
 

@@ -8,10 +8,11 @@ import msgspec
 
 from omnirelay.journal.backend import JournalReader
 from omnirelay.journal.bell import Bell
-from omnirelay.journal.checkpoint import CheckpointingSink
+from omnirelay.journal.checkpoint import Checkpoint, CheckpointingSink
 from omnirelay.journal.events import Event, events_of
-from omnirelay.journal.format import Chain, first_of
+from omnirelay.journal.format import Chain, first_of, unseal
 from omnirelay.model import limits
+from omnirelay.model.errors import Corrupt
 from omnirelay.model.ports import Clock
 
 log = logging.getLogger(__name__)
@@ -29,6 +30,26 @@ class FollowerStatus(msgspec.Struct, frozen=True, rename="camel"):
     """Age of the oldest event not yet applied; 0 when there is none."""
     failures: int
     last_error: str | None
+
+
+async def outside_status(
+    reader: JournalReader, checkpoint: Checkpoint, clock: Clock
+) -> FollowerStatus:
+    """Of a reader that runs elsewhere: all that is known of it is what it stored."""
+    head = await reader.head()
+    behind = max(0, head.last - checkpoint.position)
+    lag, trouble = 0, None
+    if behind:
+        since = head.time
+        try:
+            waiting = await reader.read(checkpoint.position, 1)
+            since = unseal(waiting[0], shard=checkpoint.shard, at=first_of(waiting[0])).time
+        except Corrupt as error:  # pruned or damaged: the reader will not get past it
+            trouble = error.message
+        lag = max(0, clock.wall_ms() - since)
+    return FollowerStatus(
+        checkpoint.name, checkpoint.shard, checkpoint.position, behind, lag, 0, trouble
+    )
 
 
 async def tail(

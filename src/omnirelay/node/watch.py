@@ -81,7 +81,7 @@ class ShardWatch:
             await asyncio.sleep(REFRESH_S)
 
     def followers(self) -> Sequence[FollowerStatus]:
-        return self._engine.follower_status()
+        return [*self._engine.follower_status(), *self._engine.outside_status()]
 
     def holders(self) -> Sequence[Holder]:
         now = self._shard.now_ms()

@@ -1,5 +1,6 @@
 """One run: events from the journals, then each table from where it is to where its inputs are."""
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
@@ -39,6 +40,8 @@ FAILURES = (OmniRelayError, PySparkException, Py4JError, DeltaError, OSError)
 """What may stop one table without stopping the others."""
 OVER = (HoldLost, TableFenced)
 """What ends the run: another pipeline works here now."""
+
+_RAISED = re.compile(r"[A-Za-z_][\w.]*: \S")
 
 Outcome = Literal["advanced", "unchanged", "waiting", "failed"]
 
@@ -129,9 +132,7 @@ class Pipeline:
         except OVER:
             raise
         except FAILURES as error:
-            # What Spark says goes on for pages; its first line is what happened.
-            why = str(error).strip().partition("\n")[0] or type(error).__name__
-            report = TableReport(dataset.name, dataset.layer, "failed", why=why)
+            report = TableReport(dataset.name, dataset.layer, "failed", why=in_one_line(error))
         return replace(report, seconds=stopwatch() - begun)
 
     def _advanced(self, dataset: Dataset) -> TableReport:
@@ -192,6 +193,16 @@ def _of(
 ) -> TableReport:
     at = dict(positions)
     return TableReport(dataset.name, dataset.layer, outcome, rows, at, 0.0, warned or {}, why)
+
+
+def in_one_line(error: BaseException) -> str:
+    """What Spark says goes on for pages; its first line is what happened, or, if it only passes on
+    what happened in Python, the last line of that."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    if "Traceback (most recent call last)" not in lines[0]:
+        return lines[0]
+    said = [line for line in lines[1:] if _RAISED.match(line)]
+    return said[-1] if said else lines[0]
 
 
 def run_pipeline(

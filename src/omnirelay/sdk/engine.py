@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from omnirelay.journal.backend import Head, JournalReader
 from omnirelay.journal.checkpoint import Apply, CheckpointingSink
 from omnirelay.journal.events import Event
-from omnirelay.journal.follower import Follower, FollowerStatus, tail
+from omnirelay.journal.follower import Follower, FollowerStatus, outside_status, tail
 from omnirelay.lease.options import QueueOptions
 from omnirelay.mesh.calls import AnyCall
 from omnirelay.mesh.keeper import KeepOptions
@@ -154,6 +154,21 @@ class Engine:
 
     async def _statuses(self) -> list[FollowerStatus]:
         return [await follower.status() for follower, _ in list(self._followers.values())]
+
+    def outside_status(self) -> list[FollowerStatus]:
+        """Of readers that keep their position here and run elsewhere, as a pipeline does."""
+        return self._thread_of_followers().call(self._outside())
+
+    async def _outside(self) -> list[FollowerStatus]:
+        stored = await self._opened.checkpoints.readers(self.shard.name)
+        others = [one for one in stored if one.name not in self._followers]
+        if not others:
+            return []
+        reader = self._opened.journal.reader()
+        try:
+            return [await outside_status(reader, one, self._clock) for one in others]
+        finally:
+            await reader.close()
 
     async def events(
         self, after: int, *, follow: bool, blocking: bool = False

@@ -15,6 +15,10 @@ class MemoryCheckpoints:
         if known is None or known.position <= checkpoint.position:
             self._stored[(checkpoint.name, checkpoint.shard)] = checkpoint
 
+    async def readers(self, shard: str) -> list[Checkpoint]:
+        found = sorted((name, c) for (name, s), c in self._stored.items() if s == shard)
+        return [Checkpoint(name, shard, c.position, {}, c.updated_at) for name, c in found]
+
     async def slowest(self, shard: str) -> int | None:
         return min((c.position for (_, s), c in self._stored.items() if s == shard), default=None)
 

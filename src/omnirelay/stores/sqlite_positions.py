@@ -4,7 +4,7 @@ position must never wait for the journal's writer, nor make it wait."""
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import apsw
 import msgspec
@@ -72,6 +72,13 @@ class SqliteCheckpoints:
         peers = msgspec.json.encode(c.peers).decode()
         with self._db() as db:
             db.execute(_UPSERT, (c.name, c.shard, c.position, peers, c.updated_at))
+
+    async def readers(self, shard: str) -> list[Checkpoint]:
+        sql = "SELECT name, position, updated_at FROM positions WHERE shard = ? ORDER BY name"
+        with self._db() as db:
+            # Any: what a cell holds, its column's declaration says.
+            rows: list[Any] = db.execute(sql, (shard,)).fetchall()
+        return [Checkpoint(name, shard, position, {}, at) for name, position, at in rows]
 
     async def slowest(self, shard: str) -> int | None:
         with self._db() as db:
