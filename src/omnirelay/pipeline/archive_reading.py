@@ -40,7 +40,7 @@ def pieces(span: Span, segments: Sequence[Segment]) -> list[tuple[Span, Segment 
     after = span.after
     for segment in segments:
         first, last = segment.manifest.first, segment.manifest.last
-        if last <= after or first > span.through:
+        if last <= after or first > span.through or after >= span.through:
             continue
         if first - 1 > after:
             found.append((Span(span.shard, after, first - 1), None))
