@@ -23,7 +23,7 @@ from tests.spark.small_tables import COUNTS, DATASETS, LIVES, SEEN, TENS, conten
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 NAMES = ("lease_events", *(dataset.name for dataset in DATASETS))
 
 

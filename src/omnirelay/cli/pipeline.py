@@ -18,7 +18,9 @@ from omnirelay.model.errors import OmniRelayError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omnirelay.pipeline.delta import DeltaTables
+    from pyspark.sql import SparkSession
+
+    from omnirelay.pipeline.datasets import Tables
     from omnirelay.pipeline.hold import Hold
     from omnirelay.pipeline.run import RunReport, TableReport
 
@@ -31,7 +33,14 @@ FromFlags = Annotated[
     list[str],
     typer.Option("--from", metavar="URL", help="A journal: sqlite:///path, or a node's address."),
 ]
-ToFlag = Annotated[str, typer.Option("--to", metavar="FOLDER", help="Where the tables are.")]
+ToFlag = Annotated[
+    str,
+    typer.Option(
+        "--to",
+        metavar="FOLDER",
+        help="Where the tables are; or delta:catalog.schema, iceberg:catalog.schema of your Spark.",
+    ),
+]
 ArchiveFlag = Annotated[
     str | None, typer.Option(metavar="DIR", help="Where segments of these journals are.")
 ]
@@ -119,6 +128,9 @@ def stream(
     rows_per_batch: Annotated[
         int | None, typer.Option(min=1, help="Events in one micro-batch at most.")
     ] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Spark's own; else in the target.")
+    ] = None,
     archive: ArchiveFlag = None,
     shards: ShardsFlag = None,
     token: TokenFlag = None,
@@ -143,7 +155,9 @@ def stream(
         pipeline = open_pipeline(tables.session, options, tables, hold=hold, consumer=consumer)
         following = Stream(
             pipeline,
-            StreamOptions(f"{tables.root}/{CHECKPOINT}", is_once=once, interval_s=interval),
+            StreamOptions(
+                checkpoint or f"{tables.root}/{CHECKPOINT}", is_once=once, interval_s=interval
+            ),
             lambda report: _say(report, json=json),
         )
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -171,8 +185,11 @@ def maintain(
 ) -> None:
     """Few files instead of many, and none that nobody needs. A run that is under way goes first."""
     with _target(to, master, lease_url, token, wait=wait) as (tables, hold):
+        from omnirelay.pipeline.delta import DeltaTables
         from omnirelay.pipeline.maintain import Upkeep, maintain
 
+        if not isinstance(tables, DeltaTables):
+            raise CommandFailed(f"{to}: the tables of a catalog are kept by its own means")
         kept = maintain(tables, hold, Upkeep(orphans_hours=orphans_hours, keep_days=keep_days))
     if json:
         print_json({"tables": [_camel(vars(one)) for one in kept]})
@@ -196,25 +213,33 @@ def _source(urls: list[str], **others: str | None) -> dict[str, str]:
 @contextmanager
 def _target(
     to: str, master: str, lease_url: str | None, token: str | None, *, wait: float
-) -> "Iterator[tuple[DeltaTables, Hold]]":
+) -> "Iterator[tuple[Tables, Hold]]":
     """The tables, held. The lease comes first: starting Spark takes longer than being refused."""
     from pathlib import Path
 
+    from omnirelay.pipeline.catalog import catalog_of
     from omnirelay.pipeline.hold import Hold
 
-    root = to if "://" in to else str(Path(to).absolute())
+    is_folder = "://" not in to and catalog_of(to) is None
+    root = str(Path(to).absolute()) if is_folder else to
     with (
         Hold(root, url=lease_url, token=token, wait_s=wait) as hold,
         spark_on(master) as session,
     ):
-        from omnirelay.pipeline.delta import DeltaTables
-
         # What fails is in the report; Spark's own pages about it are not wanted twice.
         if not master.startswith("sc://"):
             session.sparkContext.setLogLevel("FATAL")
         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
         with _in_one_line():
-            yield DeltaTables(session, root), hold
+            yield _tables(session, root), hold
+
+
+def _tables(session: "SparkSession", root: str) -> "Tables":
+    from omnirelay.pipeline.catalog import CatalogTables, catalog_of
+    from omnirelay.pipeline.delta import DeltaTables
+
+    catalog = catalog_of(root)
+    return DeltaTables(session, root) if catalog is None else CatalogTables(session, *catalog)
 
 
 @contextmanager

@@ -181,6 +181,9 @@ class Committed:
 class Tables(Protocol):
     """Where the tables are. One writer at a time gets through; readers never wait."""
 
+    session: "SparkSession"
+    root: str
+
     def read(self, name: str) -> "DataFrame | None":
         """All rows at the newest version, or None if there is no such table."""
 

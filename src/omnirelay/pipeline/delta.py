@@ -202,7 +202,7 @@ class DeltaTables:
     def commit(self, dataset: Dataset, change: Change, commit: Commit) -> Committed:
         table = self._prepared(dataset, commit)
         folder = commit_folder(table.version() + 1)
-        written = self._written(dataset, _all_rows(dataset, change), folder)
+        written = self._written(dataset, all_rows(dataset, change), folder)
         failpoint("pipeline.after_write")
         if commit.vet is not None:
             commit.vet(written.rows)
@@ -348,7 +348,7 @@ def _positions(table: DeltaTable) -> dict[str, int]:
     return {shard: at for shard, at in found.items() if at is not None}
 
 
-def _all_rows(dataset: Dataset, change: Change) -> "DataFrame | None":
+def all_rows(dataset: Dataset, change: Change) -> "DataFrame | None":
     if dataset.kind == "append" and (change.replace is not None or change.rows is not None):
         raise InvalidOption(f"{dataset.name}: an append table replaces nothing")
     if dataset.kind != "carry" and change.rows is not None:

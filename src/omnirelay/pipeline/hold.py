@@ -96,7 +96,7 @@ class Hold:
         clock: Clock | None = None,
     ) -> None:
         """`url`: a node's address; else the lease is kept in the target's folder."""
-        if url is None and "://" in target:
+        if url is None and not Path(target).is_absolute() and ":" in target:
             raise InvalidOption(
                 f"{target} is no folder that could keep the pipeline's lease: name a mesh that does"
             )

@@ -7,8 +7,7 @@ from types import TracebackType
 from omnirelay.model.items import to_time
 from omnirelay.model.ports import Clock, RandomIds, SystemClock
 from omnirelay.pipeline.audit_report import RUNS
-from omnirelay.pipeline.datasets import Change, Commit, TableMoved
-from omnirelay.pipeline.delta import DeltaTables
+from omnirelay.pipeline.datasets import Change, Commit, TableMoved, Tables
 from omnirelay.pipeline.run import RunReport
 
 
@@ -20,7 +19,7 @@ class Recorded:
     an expectation, and the envelopes set aside.
     """
 
-    tables: DeltaTables
+    tables: Tables
     clock: Clock = field(default_factory=SystemClock)
     _begun_ms: int = 0
     _report: RunReport | None = None

@@ -1,0 +1,95 @@
+"""Upkeep changes how many files a table has, never what is in it, and lets go of what is old."""
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from omnirelay.model.errors import InvalidOption
+from omnirelay.pipeline.datasets import LEASE_EVENTS, Change, Commit, TableFenced
+from omnirelay.pipeline.delta import DeltaTables
+from omnirelay.pipeline.hold import Unheld
+from omnirelay.pipeline.maintain import Upkeep, maintain
+from tests.spark.small_tables import BEGIN, LIVES, SEEN, content, frame, life
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(300)
+
+
+class Late:
+    """So long after the first events."""
+
+    def __init__(self, **span: float) -> None:
+        self._ms = int((BEGIN + timedelta(**span)).timestamp() * 1000)
+
+    def monotonic_ms(self) -> int:
+        return 0
+
+    def wall_ms(self) -> int:
+        return self._ms
+
+
+@pytest.fixture
+def tables(spark: "SparkSession", tmp_path: Path) -> DeltaTables:
+    tables = DeltaTables(spark, str(tmp_path))
+    rows = life("a", items=4)
+    for part in (rows[:2], rows[2:4], rows[4:]):
+        base = tables.snapshot(LEASE_EVENTS)
+        commit = Commit(base, {"a": part[-1]["sequence"]}, fence=1)
+        tables.commit(LEASE_EVENTS, Change(append=frame(spark, part).coalesce(1)), commit)
+    for sequence_id in (1, 2):
+        closed = spark.createDataFrame([("a", sequence_id, 1, 2, "closed")], LIVES.columns)
+        still = spark.createDataFrame([("a", 9, 1, None, "open")], LIVES.columns)
+        commit = Commit(tables.snapshot(LIVES), {"a": sequence_id})
+        tables.commit(LIVES, Change(append=closed, replace=still), commit)
+    return tables
+
+
+def test_many_files_become_one_with_the_same_rows_and_rubbish_goes(tables: DeltaTables) -> None:
+    before = {name: content(tables.read(name)) for name in ("lease_events", "lives")}
+    positions = tables.positions("lease_events")
+    rubbish = Path(tables.address(LIVES)) / "c000000000099-00000000" / "_temporary" / "0"
+    rubbish.mkdir(parents=True)
+    (rubbish / "part-0.parquet").write_bytes(b"half")
+    hold = Unheld()
+    hold.fence = 2
+    kept = {one.table: one for one in maintain(tables, hold, Upkeep(), datasets=(LIVES,))}
+    assert (kept["lease_events"].files_before, kept["lease_events"].files_after) == (3, 1)
+    assert (kept["lives"].files_before, kept["lives"].files_after) == (3, 2)
+    assert rubbish.exists()  # it is not old enough to be nobody's
+    assert {name: content(tables.read(name)) for name in before} == before
+    assert tables.positions("lease_events") == positions
+    again = maintain(
+        tables, hold, Upkeep(orphans_hours=0), datasets=(LIVES,), clock=Late(days=999_9)
+    )
+    assert sum(one.swept for one in again) >= 5
+    assert not rubbish.exists()
+    assert {name: content(tables.read(name)) for name in before} == before
+    with pytest.raises(TableFenced):
+        maintain(tables, Unheld(), Upkeep(keep_days=1), datasets=(), clock=Late(days=3))
+
+
+def test_events_go_by_age_once_every_table_has_read_them(tables: DeltaTables) -> None:
+    hold = Unheld()
+    hold.fence = 1
+    upkeep = Upkeep(keep_days=1)
+    waits = maintain(tables, hold, upkeep, datasets=(SEEN,), clock=Late(days=1, seconds=3))
+    assert waits[0].retired == 0
+    assert len(content(tables.read("lease_events"))) == 6
+    fresh = maintain(tables, hold, upkeep, datasets=(), clock=Late(hours=23))
+    assert fresh[0].retired == 0
+    # Compacted by now: one file, and it goes when its newest event is old enough.
+    gone = maintain(tables, hold, upkeep, datasets=(), clock=Late(days=1, seconds=30))
+    assert gone[0].retired == 1
+    assert content(tables.read("lease_events")) == []
+    assert tables.positions("lease_events") == {"a": 6}
+
+
+def test_upkeep_that_makes_no_sense_is_refused() -> None:
+    for wrong in ({"orphans_hours": -1}, {"keep_days": 0}, {"file_bytes": 0}):
+        with pytest.raises(InvalidOption):
+            replace(Upkeep(), **wrong)
