@@ -13,7 +13,7 @@ FAST_TESTS := $(wildcard $(addprefix tests/,unit architecture conformance scenar
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup format lint check test demo bench bench-peers soak protos lock clean
+.PHONY: help setup format lint check test demo bench bench-peers bench-pipeline soak protos lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ bench: setup ## measure ours beside its limits and its peers; writes bench/resul
 
 bench-peers: setup .venv-peers/.ready ## the wire beside Redis, PostgreSQL, NATS, beanstalkd and others (fetches them)
 	$(BIN)/python -m bench wire
+
+bench-pipeline: setup ## the pipeline beside Spark, DuckDB and the core (most of an hour)
+	$(BIN)/python -m bench pipeline
 
 soak: setup ## simulate schedules and power cuts until interrupted
 	$(BIN)/python -m omnirelay.testing.soak $(SOAK_ARGS)

@@ -1,9 +1,9 @@
-"""`python -m bench [core embedded restart …] [--rounds N]`; without names, all but `wire`."""
+"""`python -m bench [core embedded restart …] [--rounds N]`; without names, the first three."""
 
 import argparse
 import sys
 
-from bench import core, embedded, restart, wire
+from bench import core, embedded, pipeline, restart, wire
 from bench.report import publish
 
 BENCHES = {
@@ -11,9 +11,11 @@ BENCHES = {
     "embedded": embedded.rows,
     "restart": restart.rows,
     "wire": wire.rows,
+    "pipeline": pipeline.rows,
 }
 DEFAULT = ("core", "embedded", "restart")
-"""The wire fetches its peers first: `make bench-peers`."""
+"""The wire fetches its peers first: `make bench-peers`. The pipeline takes most of an hour: `make
+bench-pipeline`."""
 
 
 def main() -> int:

@@ -1,0 +1,293 @@
+"""One measurement of the pipeline in a process of its own: `python -m bench.pipeline_jobs JOB`.
+
+A job prints one line of JSON: how long it took once Spark was up, and the most memory that it and
+its children held. Data is made beforehand, by `prepare`.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+SHARDS = 20
+SAMPLE_S = 0.2
+
+
+class Bench:
+    """`folder` holds the data: journal.db, archive/ and lines/."""
+
+    def __init__(self, folder: Path, cores: int, memory: str) -> None:
+        self.folder = folder
+        self.cores = cores
+        self.memory = memory
+        self.spark: Any = None  # Any: pyspark's session, started only by the jobs that need it
+
+    def start_spark(self) -> Any:
+        from omnirelay.pipeline.session import SessionOptions, open_session
+
+        config = {"spark.sql.shuffle.partitions": str(4 * self.cores)}
+        self.spark = open_session(
+            SessionOptions(master=f"local[{self.cores}]", memory=self.memory, config=config)
+        )
+        self.spark.range(100_000).selectExpr("sum(id)").collect()
+        return self.spark
+
+    def journal(self) -> str:
+        return f"sqlite:///{self.folder / 'journal.db'}"
+
+
+def timed(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+# -- data ---------------------------------------------------------------------------------------
+
+
+def prepare(bench: Bench, events: int) -> float:
+    """The same history three times: as a journal, as segments, as lines."""
+    from omnirelay.pipeline.archive import archive_journal
+    from omnirelay.pipeline.synth import Plan, synthesize
+
+    def make() -> None:
+        plan = Plan(events=events, shards=SHARDS, seed=1, to=bench.journal())
+        synthesize(plan)
+        archive_journal(bench.journal(), bench.folder / "archive", has_tail=True)
+        spark = bench.start_spark()
+        rows = spark.read.format("omnirelay").load(bench.journal())
+        rows.write.json(str(bench.folder / "lines"))
+
+    return timed(make)
+
+
+# -- the event table ----------------------------------------------------------------------------
+
+
+def _event_table(bench: Bench, options: dict[str, str]) -> float:
+    from omnirelay.pipeline.delta import DeltaTables
+    from omnirelay.pipeline.run import run_pipeline
+
+    spark = bench.start_spark()
+    with tempfile.TemporaryDirectory(dir=bench.folder) as target:
+        tables = DeltaTables(spark, target)
+        return timed(lambda: run_pipeline(spark, options, tables, datasets=()))
+
+
+def events_from_journal(bench: Bench) -> float:
+    return _event_table(bench, {"url": bench.journal()})
+
+
+def events_from_archive(bench: Bench) -> float:
+    archive = str(bench.folder / "archive")
+    return _event_table(bench, {"url": bench.journal(), "archive": archive})
+
+
+def spark_parquet(bench: Bench) -> float:
+    """Spark by itself: the same rows read from the segments and written again."""
+    spark = bench.start_spark()
+    with tempfile.TemporaryDirectory(dir=bench.folder) as target:
+        source = spark.read.option("recursiveFileLookup", "true").parquet(
+            str(bench.folder / "archive")
+        )
+        return timed(lambda: source.write.parquet(f"{target}/copy"))
+
+
+def spark_json(bench: Bench) -> float:
+    """Spark by itself: the same events as JSON lines, read with their schema, and written."""
+    from omnirelay.pipeline.schema import EVENT_DDL
+
+    spark = bench.start_spark()
+    with tempfile.TemporaryDirectory(dir=bench.folder) as target:
+        source = spark.read.schema(EVENT_DDL).json(str(bench.folder / "lines"))
+        return timed(lambda: source.write.parquet(f"{target}/copy"))
+
+
+# -- tables and proofs --------------------------------------------------------------------------
+
+
+def tables_and_audit(bench: Bench) -> float:
+    """Silver, gold and the audit over an event table that is there."""
+    from omnirelay.pipeline.audit import audit
+    from omnirelay.pipeline.audit_evidence import evidence_of_tables
+    from omnirelay.pipeline.delta import DeltaTables
+    from omnirelay.pipeline.run import run_pipeline
+
+    spark = bench.start_spark()
+    options = {"url": bench.journal(), "archive": str(bench.folder / "archive")}
+    with tempfile.TemporaryDirectory(dir=bench.folder) as target:
+        tables = DeltaTables(spark, target)
+        run_pipeline(spark, options, tables, datasets=())
+
+        def work() -> None:
+            report = run_pipeline(spark, options, tables)
+            assert not report.failed, report
+            audited = audit(spark, evidence_of_tables(tables))
+            assert not audited.findings, audited.findings[:3]
+
+        return timed(work)
+
+
+def duckdb_tables_and_audit(bench: Bench) -> float:
+    """The very same statements in DuckDB, over the same segments, each result kept as Parquet."""
+    import duckdb
+
+    from omnirelay.pipeline.checks import CHECKS, views
+    from omnirelay.pipeline.sql import DUCKDB, DUCKDB_MACROS
+    from omnirelay.pipeline.sql_texts import full_texts
+
+    with tempfile.TemporaryDirectory(dir=bench.folder) as target:
+        db = duckdb.connect(f"{target}/duck.db")
+        db.execute(f"SET threads = {bench.cores}")
+        db.execute("SET TimeZone = 'UTC'")
+        db.execute("SET memory_limit = '6GB'")
+        for macro in DUCKDB_MACROS:
+            db.execute(macro)
+        segments = bench.folder / "archive" / "**" / "*.parquet"
+        db.execute(f"CREATE VIEW lease_events AS SELECT * FROM read_parquet('{segments}')")
+
+        def work() -> None:
+            for name, text in full_texts(DUCKDB).items():
+                db.execute(f"CREATE TABLE {name} AS {text}")
+                db.execute(f"COPY {name} TO '{target}/{name}.parquet' (FORMAT parquet)")
+            for name, text in views(duckdb=True).items():
+                db.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {text}")
+            for check in CHECKS:
+                assert not db.execute(check.sql).fetchall(), check.name
+
+        return timed(work)
+
+
+def increment(bench: Bench) -> float:
+    """The last hundredth of the history, after all that comes before it; the share of a full run
+    is what counts, so the full run is part of the same process."""
+    from omnirelay.pipeline.delta import DeltaTables
+    from omnirelay.pipeline.run import run_pipeline
+
+    spark = bench.start_spark()
+    options = {"url": bench.journal()}
+    total = spark.read.format("omnirelay").load(bench.journal()).count()
+    with tempfile.TemporaryDirectory(dir=bench.folder) as target:
+        tables = DeltaTables(spark, target)
+        full = timed(lambda: run_pipeline(spark, options, tables, limit=total - total // 100))
+        rest = timed(lambda: run_pipeline(spark, options, tables))
+        return rest / full
+
+
+# -- replay -------------------------------------------------------------------------------------
+
+
+def replay(bench: Bench) -> float:
+    from omnirelay.pipeline.archive_reading import archived_events
+    from omnirelay.pipeline.replay import Moment, write_files
+
+    spark = bench.start_spark()
+    with tempfile.TemporaryDirectory(dir=bench.folder) as target:
+        events = archived_events(spark, str(bench.folder / "archive"))
+        return timed(lambda: write_files(events, Moment(), Path(target) / "states"))
+
+
+def core_fold(bench: Bench) -> float:
+    """The core by itself, in one process: envelopes read, checked and folded."""
+    import asyncio
+    from contextlib import closing
+
+    from omnirelay.journal.format import Chain
+    from omnirelay.lease.state import QueueState
+    from omnirelay.mesh.recovery import replay as fold
+    from omnirelay.pipeline.address import open_file
+    from omnirelay.stores.sqlite_look import look
+
+    async def one(shard: str) -> None:
+        reader = look(str(bench.folder / "journal.db"), shard).reader
+        chain, state = Chain(shard), QueueState()
+        while bodies := await reader.read(chain.last, 64):
+            for envelope in chain.accept_all(bodies):
+                fold(state, envelope)
+        await reader.close()
+
+    with closing(open_file(bench.journal())) as journal:
+        shards = journal.shards()
+    return timed(lambda: [asyncio.run(one(shard)) for shard in shards])
+
+
+JOBS: dict[str, Callable[[Bench], float]] = {
+    function.__name__: function
+    for function in (
+        events_from_journal,
+        events_from_archive,
+        spark_parquet,
+        spark_json,
+        tables_and_audit,
+        duckdb_tables_and_audit,
+        increment,
+        replay,
+        core_fold,
+    )
+}
+
+
+class Peak(threading.Thread):
+    """The most that this process and its children held, looked at every so often."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.bytes = 0
+
+    def run(self) -> None:
+        while True:
+            self.bytes = max(self.bytes, sum(map(_resident, _family(os.getpid()))))
+            time.sleep(SAMPLE_S)
+
+
+def _family(root: int) -> list[int]:
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents.setdefault(int(fields[1]), []).append(int(entry.name))
+    found = [root]
+    for pid in found:
+        found += parents.get(pid, [])
+    return found
+
+
+def _resident(pid: int) -> int:
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except (OSError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="bench.pipeline_jobs", description=__doc__)
+    parser.add_argument("job", choices=["prepare", *JOBS])
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--memory", default="3g")
+    arguments = parser.parse_args()
+    bench = Bench(arguments.folder, arguments.cores, arguments.memory)
+    peak = Peak()
+    peak.start()
+    if arguments.job == "prepare":
+        shutil.rmtree(arguments.folder, ignore_errors=True)
+        arguments.folder.mkdir(parents=True)
+        figure = prepare(bench, arguments.events)
+    else:
+        figure = JOBS[arguments.job](bench)
+    print(json.dumps({"job": arguments.job, "figure": figure, "peakBytes": peak.bytes}))
+
+
+if __name__ == "__main__":
+    main()
