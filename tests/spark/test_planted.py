@@ -26,7 +26,7 @@ def test_there_are_enough_kinds_of_damage() -> None:
     assert set(KINDS) - set(IN_ROWS) == {"flipped", "cut-tail"}, "those are planted in files"
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_every_kind_of_damage_is_found_at_its_place_and_nothing_else_is_claimed(
     spark: "SparkSession",
 ) -> None:

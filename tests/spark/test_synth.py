@@ -104,7 +104,7 @@ def test_a_journal_is_one_that_verify_accepts(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.part*"))
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(200)
 def test_more_processes_make_the_same_journal(tmp_path: Path) -> None:
     for name, count in (("one", 1), ("two", 2)):
         plan = Plan(events=400, shards=2, to=f"sqlite:///{tmp_path}/{name}.db")
@@ -112,7 +112,7 @@ def test_more_processes_make_the_same_journal(tmp_path: Path) -> None:
     assert bodies(tmp_path / "one.db") == bodies(tmp_path / "two.db")
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(200)
 def test_a_spark_session_makes_the_same_segments(spark: "SparkSession", tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     local = synthesize(Plan(events=300, shards=2, to=str(here)))

@@ -21,7 +21,7 @@ def audit(
         typer.Option(
             "--from",
             metavar="URL",
-            help="A journal (sqlite:///path, http://node) or the folder of an archive; many.",
+            help="Journals (sqlite:///path, http://node), the folder of an archive, or both.",
             show_default=False,
         ),
     ] = None,

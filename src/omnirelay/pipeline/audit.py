@@ -93,7 +93,7 @@ def audit(
     with _views(session, evidence.events) as shards:
         named = [_named(session, check, shards) for check in CHECKS]
     named.append(_quarantined(evidence.quarantined))
-    named.append(list(_cut_off(shards, evidence.acknowledged)))
+    named.append(list(cut_off(shards, evidence.acknowledged)))
     found = chain.from_iterable(some[:AUDIT_FINDINGS_MAX] for some in named)
     return Audited(
         (ids or RandomIds()).lease_id(),
@@ -144,7 +144,7 @@ def _quarantined(damaged: "DataFrame | None") -> list[Finding]:
     ]
 
 
-def _cut_off(shards: list[ShardSeen], acknowledged: Mapping[str, int]) -> Iterator[Finding]:
+def cut_off(shards: list[ShardSeen], acknowledged: Mapping[str, int]) -> Iterator[Finding]:
     ends = {shard.shard: shard.last_sequence for shard in shards}
     for shard, last in sorted(acknowledged.items()):
         end = ends.get(shard, 0)

@@ -1,20 +1,19 @@
 """Where an audit gets what it judges: journals, archives, or the pipeline's tables."""
 
 from collections.abc import Iterator, Sequence
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omnirelay.model.errors import InvalidOption, Unavailable
 from omnirelay.pipeline.address import absolute, is_node, open_journal
+from omnirelay.pipeline.archive_reading import archived_events, look_through
 from omnirelay.pipeline.audit import Evidence
 from omnirelay.pipeline.datasets import LEASE_EVENTS, QUARANTINED
-from omnirelay.pipeline.replay_events import Place
 from omnirelay.stores.highwater import peek
 from omnirelay.stores.sqlite import mark_path
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from omnirelay.pipeline.delta import DeltaTables
 
@@ -34,20 +33,44 @@ def evidence_of_tables(tables: "DeltaTables") -> Evidence:
 
 
 def evidence_of_places(session: "SparkSession", places: Sequence[str]) -> Evidence:
-    """Addresses of journals and folders of archives. Raises Unavailable if there is nothing."""
+    """Addresses of journals, or the folder of an archive, or journals and the archive of theirs.
+    Raises Unavailable if there is nothing."""
     folders = [place for place in places if _is_folder(place)]
     urls = [place for place in places if not _is_folder(place)]
+    if len(folders) > 1 or not places:
+        raise InvalidOption("name journals, or the folder of one archive, or both")
+    archive = folders[0] if folders else None
+    if urls:
+        return _of_journals(session, urls, archive)
+    assert archive is not None
+    return _of_archive(session, archive)
+
+
+def _of_journals(session: "SparkSession", urls: Sequence[str], archive: str | None) -> Evidence:
     # The mark first: it never runs ahead of its journal, so what is read later must reach it.
     acknowledged = dict(mark for url in urls for mark in _marks(url))
-    frames = [Place(archive=folder).events(session) for folder in folders]
-    damaged: DataFrame | None = None
-    if urls:
-        reader = session.read.format("omnirelay").option("url", ",".join(urls))
-        frames.append(reader.load())
-        damaged = session.read.format("omnirelay").option("view", "quarantine").load(",".join(urls))
-    if not frames:
-        raise InvalidOption("name a journal or an archive to read")
-    return Evidence(reduce(lambda one, two: one.unionByName(two), frames), damaged, acknowledged)
+    reader = session.read.format("omnirelay").option("url", ",".join(urls))
+    if archive is not None:
+        reader = reader.option("archive", archive)
+    return Evidence(reader.load(), reader.option("view", "quarantine").load(), acknowledged)
+
+
+def _of_archive(session: "SparkSession", folder: str) -> Evidence:
+    found = look_through(folder)
+    damaged = [
+        (one.manifest.shard, one.manifest.first, one.path, why) for one, why in found.damaged
+    ]
+    ends: dict[str, int] = {}
+    for segment in (*found.sound, *(segment for segment, _ in found.damaged)):
+        listed = segment.manifest
+        ends[listed.shard] = max(listed.last, ends.get(listed.shard, 0))
+        damaged += [(listed.shard, a.sequence, segment.path, a.reason) for a in listed.damaged]
+    columns = "shard string, sequence bigint, address string, reason string"
+    return Evidence(
+        events=archived_events(session, folder, found=found),
+        quarantined=session.createDataFrame(damaged, columns),
+        acknowledged=ends,
+    )
 
 
 def _is_folder(place: str) -> bool:

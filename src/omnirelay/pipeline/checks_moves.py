@@ -49,8 +49,8 @@ lives AS (
     line AS (PARTITION BY audit_touches.shard, sequence_id ORDER BY sequence)),
 held AS (
   SELECT lives.shard AS shard, sequence_id, sequence, until, by_resource + by_key AS is_ruled,
-    CASE WHEN by_key = 1 AND partition_key IS NOT NULL THEN concat('|', partition_key)
-      ELSE concat(resource_type, '|', resource_id) END AS owned
+    CASE WHEN by_key = 1 AND partition_key IS NOT NULL THEN '|' || partition_key
+      ELSE resource_type || '|' || resource_id END AS owned
   FROM lives JOIN ruled ON ruled.shard = lives.shard AND ruled.epoch = lives.epoch
   WHERE event_type = 'LeaseGranted'),
 seen AS (

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import apsw
 import msgspec
@@ -20,10 +19,6 @@ from omnirelay.stores.highwater import HighWater
 from omnirelay.stores.sqlite import mark_path
 from omnirelay.stores.sqlite_file import connect, migrate
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-SEGMENT_EVENTS = 250_000
 _INSERT = "INSERT INTO journal VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT))"
 _ENVELOPES_A_COMMIT = 500
 
@@ -143,35 +138,39 @@ def write_mark(path: str, made: Made) -> None:
 
 
 def _write_segments(task: Task, kept: Iterable[Kept]) -> Made:
+    from omnirelay.pipeline.archive import SEGMENT_EVENTS
+
     tally = _Tally(task.share.shard)
-    folder = Path(task.path) / task.share.shard
-    folder.mkdir(parents=True, exist_ok=True)
     held: list[Envelope] = []
     rows = 0
     for one in tally.count(kept):
         held.append(one.envelope)
         rows += len(one.envelope.records)
         if rows >= SEGMENT_EVENTS:
-            _write_segment(folder, held)
+            _write_segment(task, held)
             held, rows = [], 0
     if held:
-        _write_segment(folder, held)
+        _write_segment(task, held)
     return tally.made
 
 
-def _write_segment(folder: Path, envelopes: list[Envelope]) -> None:
-    import pyarrow.parquet as pq
-
-    name = f"{envelopes[0].first:020d}-{envelopes[-1].last:020d}.parquet"
-    pq.write_table(table_of(envelopes), folder / name, compression="zstd")
-
-
-def table_of(envelopes: list[Envelope]) -> "pa.Table":
-    import pyarrow as pa
-
+def _write_segment(task: Task, envelopes: list[Envelope]) -> None:
     from omnirelay.pipeline.decode import Part, batch_of
+    from omnirelay.pipeline.segment import Manifest, SegmentWriter, shard_folder
 
-    return pa.Table.from_batches([batch_of(envelopes, Part())])
+    first, last = envelopes[0], envelopes[-1]
+    shard = task.share.shard
+    writer = SegmentWriter(shard_folder(task.path, shard), first.first)
+    writer.write(batch_of(envelopes, Part()))
+    writer.finish(
+        Manifest(
+            shard=shard,
+            first=first.first,
+            last=last.last,
+            prev=first.prev,
+            link=last.checksum,
+        )
+    )
 
 
 # -- events, one a line -----------------------------------------------------------------------

@@ -105,9 +105,10 @@ class Traffic:
         self.handed: tuple[PendingItem, ...] = ()
         """What this shard gives to the next one."""
         self._chance = seeded_chance(f"{share.seed}/{share.shard}")
-        self._crowd = max(2, min(40, share.events // 600))
+        self._events = share.events
+        self._crowd = max(2, min(40, self._events // 600))
         """How many of each kind of call come in one turn."""
-        self._stretch = max(1, share.events // (self._crowd * 3) // 250)
+        self._stretch = max(1, self._events // (self._crowd * 3) // 250)
         self._options = QueueOptions(
             lease_duration_ms=LEASE_MS,
             serialize_by=share.rule,
@@ -276,7 +277,7 @@ class Traffic:
     # -- the core -----------------------------------------------------------------------------
 
     def _left(self) -> int:
-        return self.share.events - self.state.sequence
+        return self._events - self.state.sequence
 
     def _ask(self, command: Command) -> tuple[Record, ...]:
         """A refused call leaves no trace in a journal."""
