@@ -1,12 +1,10 @@
 """The events that a job reads: from journals, from the tables, or from an archive."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omnirelay.model.errors import InvalidOption, Unavailable
 from omnirelay.pipeline.address import is_node
-from omnirelay.pipeline.schema import EVENT_DDL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,8 +40,11 @@ class Place:
             return (reader.option("shards", shard) if shard else reader).load()
         if self.tables is not None:
             return _of_tables(session, self.tables)
+        from omnirelay.pipeline.archive_reading import archived_events
+
         assert self.archive is not None
-        return _of_archive(session, Path(self.archive))
+        # Of a damaged segment nothing comes: the fold finds the hole, and names it.
+        return archived_events(session, self.archive, shards=[shard] if shard else None)
 
 
 def _of_tables(session: "SparkSession", folder: str) -> "DataFrame":
@@ -53,10 +54,3 @@ def _of_tables(session: "SparkSession", folder: str) -> "DataFrame":
     if found is None:
         raise Unavailable(f"{folder} has no table {TABLE}: `omnirelay pipeline run` makes it")
     return found
-
-
-def _of_archive(session: "SparkSession", folder: Path) -> "DataFrame":
-    if not any(folder.rglob("*.parquet")):
-        raise Unavailable(f"{folder} holds no segments of an archive")
-    reader = session.read.schema(EVENT_DDL).option("recursiveFileLookup", "true")
-    return reader.option("pathGlobFilter", "*.parquet").parquet(str(folder))

@@ -27,6 +27,8 @@ def write_report(
     resource: tuple[str, str] | None = None,
 ) -> Made:
     """Whole or not at all: a reader never sees half a page."""
+    if not out.absolute().parent.is_dir():
+        raise InvalidArgument(f"{out.absolute().parent} is no folder: make it, or name another")
     if not tables.names():
         raise Unavailable(f"{place} holds no tables yet: `omnirelay pipeline run` makes them")
     pictures = gather(tables, resource)

@@ -9,7 +9,7 @@ import msgspec
 
 from omnirelay.pipeline import report_parts as parts
 from omnirelay.pipeline.report_parts import Row, Rows, nothing, section
-from omnirelay.pipeline.report_text import NONE, count, duration, moment, name, safe, table
+from omnirelay.pipeline.report_text import NONE, count, moment, name, safe, table
 
 NO_WINDOWS = "The table slo_by_window is not there yet, or empty."
 
@@ -35,7 +35,10 @@ def page(pictures: Pictures, *, made_ms: int, place: str) -> str:
     style = files("omnirelay.pipeline").joinpath("assets", "report.css").read_text("utf-8")
     digest = b64encode(sha256(style.encode()).digest()).decode()
     # Nothing on the page may load, run or be styled but by this one sheet, whatever a name says.
-    policy = f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    policy = (
+        f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
     sections = "".join(make(pictures) for make in _SECTIONS)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -109,7 +112,7 @@ def _throughput(pictures: Pictures) -> str:
         for row in pictures.of("windows")
     ]
     body = parts.over_time(rows, drawn, title="Throughput") if rows else nothing(NO_WINDOWS)
-    return section("Throughput", f"Items in {duration(pictures.step_ms)}.", body)
+    return section("Throughput", f"Items in {pictures.step_ms // 60_000} min.", body)
 
 
 def _wait(pictures: Pictures) -> str:
