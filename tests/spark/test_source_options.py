@@ -69,6 +69,8 @@ URL = {"url": "sqlite:////j.db"}
         ({**URL, "token": ""}, "token"),
         ({**URL, "view": "tables"}, "view"),
         ({**URL, "columns": "shard,nothing"}, "columns"),
+        ({**URL, "event_types": "Enqueue,Lost"}, "event_types"),
+        ({**URL, "pushdown": "maybe"}, "pushdown"),
         ({**URL, "columns": "event_type", "view": "quarantine"}, "columns"),
     ],
 )

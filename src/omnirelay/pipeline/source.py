@@ -38,7 +38,8 @@ class OmniRelaySource(DataSource):
         return self._parsed.ddl()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return JournalReader(self._parsed, tuple(schema.names))
+        kind = NarrowingReader if self._parsed.pushdown else JournalReader
+        return kind(self._parsed, tuple(schema.names))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         return JournalStream(self._parsed, tuple(schema.names))
@@ -52,10 +53,6 @@ class JournalReader(DataSourceReader):
         self._names = names
         self._bounds = Bounds()
 
-    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
-        self._bounds = bounds_of(filters)
-        return filters
-
     def partitions(self) -> list[InputPartition]:
         with Plan(self._options) as plan:
             return [InputPartition(part) for part in plan.batch(self._bounds)]
@@ -65,3 +62,13 @@ class JournalReader(DataSourceReader):
         if part is None:
             return iter(())  # Spark's way to say that there are no partitions
         return read_slice(part, self._options, self._names, self._bounds.event_types)
+
+
+class NarrowingReader(JournalReader):
+    """Lets Spark hand down the conditions of a query. Only on request: Spark 4.3 keeps the reader
+    that it has told its conditions to, and asks the same one for the next query on the same
+    DataFrame, or for the other side of a join with itself, which then lacks rows."""
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
+        self._bounds = bounds_of(filters)
+        return filters

@@ -10,6 +10,7 @@ from omnirelay.model import limits
 from omnirelay.model.errors import InvalidOption
 from omnirelay.model.items import to_ms
 from omnirelay.pipeline.address import absolute, is_node
+from omnirelay.pipeline.decode import EVENT_TYPES
 from omnirelay.pipeline.quarantine import QUARANTINE
 from omnirelay.pipeline.schema import EVENT
 
@@ -34,6 +35,9 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     token: str | None = None
     view: str = "events"
     columns: tuple[str, ...] | None = None
+    event_types: tuple[str, ...] | None = None
+    pushdown: bool = False
+    """For a DataFrame that is used once: its conditions narrow what is read (source.py)."""
 
     def ddl(self) -> str:
         known = VIEWS[self.view]
@@ -69,6 +73,10 @@ def _check(options: SourceOptions) -> None:
         raise InvalidOption(
             "consumer: a node keeps no position of readers from outside; Spark's checkpoint does"
         )
+    for kind in options.event_types or ():
+        if kind not in EVENT_TYPES:
+            known = ", ".join(sorted(EVENT_TYPES))
+            raise InvalidOption(f"event_types: there is no {kind!r}; there are: {known}")
     for name in options.columns or ():
         if name not in VIEWS[options.view]:
             raise InvalidOption(f"columns: there is no column {name!r} in {options.view}")
@@ -129,6 +137,12 @@ def _view(name: str, text: str) -> str:
     return text
 
 
+def _is(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise InvalidOption(f"{name} is {text[:80]!r}, must be true or false")
+    return text.lower() == "true"
+
+
 # Any: each parser answers with the type of its field.
 _PARSERS: dict[str, Callable[[str, str], Any]] = {
     "url": _urls,
@@ -144,5 +158,7 @@ _PARSERS: dict[str, Callable[[str, str], Any]] = {
     "token": _text,
     "view": _view,
     "columns": _list,
+    "event_types": _list,
+    "pushdown": _is,
 }
 _FIELDS = {"url": "urls", "from_time": "from_ms", "to_time": "to_ms"}

@@ -29,6 +29,9 @@ def read_slice(
         yield from _quarantined(part, options, names)
         return
     span = part.span
+    if options.event_types is not None:
+        named = frozenset(options.event_types)
+        event_types = named if event_types is None else named & frozenset(event_types)
     wanted = Part(names=names, after=span.after, through=span.through, event_types=event_types)
     with uncollected():
         if part.segment is not None:
