@@ -27,7 +27,7 @@ from omnirelay.lease.records import (
 from omnirelay.model.errors import InvalidArgument
 from omnirelay.pipeline.decode_types import ITEM, TYPES
 
-TIME_MS_MAX = 253_402_300_799_999
+_LAST_MS = 253_402_300_799_999
 """The last millisecond of the year 9999: what Python, Parquet readers and people can still say."""
 
 # Any: the members of a struct are of as many types as it has members.
@@ -79,7 +79,7 @@ def times(values: Values, kind: pa.DataType) -> pa.Array:
     """Milliseconds since 1970 as timestamps. Raises InvalidArgument beyond the year 9999."""
     milliseconds = pa.array(values, pa.int64())
     ends = pc.min_max(milliseconds).as_py()
-    if ends["min"] is not None and not (ends["min"] >= 0 and ends["max"] <= TIME_MS_MAX):
+    if ends["min"] is not None and not (ends["min"] >= 0 and ends["max"] <= _LAST_MS):
         raise InvalidArgument("a time in it is before 1970 or after the year 9999")
     return pc.multiply(milliseconds, 1000).cast(kind)
 
