@@ -9,8 +9,10 @@ import typer
 from typer.testing import CliRunner, Result
 
 import omnirelay
+from omnirelay.cli.pipeline_places import meant
 from omnirelay.cli.pipeline_replay import replay
 from omnirelay.model.errors import InvalidArgument, InvalidOption, Unavailable
+from omnirelay.pipeline.archive import archive_journal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,8 +84,26 @@ def test_where_to_read_is_named_once(words: tuple[str, ...], kind: type, why: st
 def test_places_that_are_empty_are_said_to_be(tmp_path: Path) -> None:
     for flag in ("--tables", "--archive"):
         assert isinstance(run(flag, tmp_path).exception, Unavailable)
-    (tmp_path / "no.db").touch()
-    assert run("--from", f"sqlite:///{tmp_path}/none.db").exit_code != 0
+    gone = run("--from", f"sqlite:///{tmp_path}/none.db")
+    assert isinstance(gone.exception, Unavailable)
+    assert "there is no such file" in gone.exception.message
+
+
+def test_what_spark_says_is_said_as_what_it_means() -> None:
+    trace = "[X] boom\nTraceback (most recent call last):\n  File\nomnirelay.model.errors.{}: why\n"
+    assert isinstance(meant(trace.format("InvalidOption")), InvalidOption)
+    assert meant(trace.format("Corrupt")).message == "why"
+    assert meant("[TABLE] is not there\nmore").message == "Spark: [TABLE] is not there"
+    assert meant("").message == "Spark: it does not say why"
+
+
+@pytest.mark.usefixtures("spark")
+def test_an_archive_of_a_journal_is_rebuilt_as_the_journal_is(journal: str, tmp_path: Path) -> None:
+    archive_journal(journal, tmp_path / "archive", has_tail=True)
+    ended = run("--archive", tmp_path / "archive", "--compare", journal, "--json")
+    assert (ended.exit_code, msgspec.json.decode(ended.stdout)["differences"]) == (0, [])
+    unknown = run("--archive", tmp_path / "archive", "--shard", "nowhere")
+    assert "there is no shard 'nowhere'; there are: resourcelease" in str(unknown.exception)
 
 
 @pytest.mark.parametrize("time", ["yesterday", "2026-01-01T00:00:00"])

@@ -1,11 +1,15 @@
 """What the pipeline's questions share: where to read, and on which Spark."""
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from omnirelay.cli.ending import CommandFailed
+from omnirelay.model.errors import InvalidArgument, InvalidOption, OmniRelayError, Unavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +31,9 @@ MasterFlag = Annotated[
 
 @contextmanager
 def spark_on(master: str) -> Iterator["SparkSession"]:
-    """A session for one command. One that was there before is left as it was."""
+    """A session for one command. One that was there before is left as it was. What Spark raises is
+    raised as what it means."""
+    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     from omnirelay.pipeline.session import SessionOptions, open_session
@@ -36,6 +42,22 @@ def spark_on(master: str) -> Iterator["SparkSession"]:
     session = open_session(SessionOptions(master=master, has_progress=sys.stderr.isatty()))
     try:
         yield session
+    except PySparkException as error:
+        raise meant(str(error)) from error
     finally:
         if not was_there:
             session.stop()
+
+
+def meant(said: str) -> OmniRelayError:
+    """An error of ours that a worker of Spark raised comes as text inside a trace."""
+    ours = _OURS.findall(said)
+    if ours:
+        kind, message = ours[-1]
+        return _KINDS.get(kind, CommandFailed)(message)
+    lines = said.strip().splitlines() or ["it does not say why"]
+    return CommandFailed(f"Spark: {lines[0]}")
+
+
+_OURS = re.compile(r"^omnirelay\.model\.errors\.(\w+): (.+)$", re.MULTILINE)
+_KINDS = {one.__name__: one for one in (InvalidArgument, InvalidOption, Unavailable)}

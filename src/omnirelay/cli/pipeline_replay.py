@@ -67,7 +67,7 @@ def replay(
     moment = Moment(shard=shard, sequence=at_sequence, time=_time(at_time))
     place.check_lossless()
     with spark_on(master) as session:
-        events = place.events(session, shard)
+        events = place.events(session)
         if to is not None:
             _say_written(write_files(events, moment, to), json=json)
             return

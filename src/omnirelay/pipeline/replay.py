@@ -74,6 +74,8 @@ def write_files(
 ) -> list[Written]:
     """Drain files that `restore` takes: `to` itself if there is one shard, else one a shard in the
     folder `to`. Nothing is written before every shard is known to be whole."""
+    if to.is_file():
+        raise _taken(to)
     with _folded(events, moment, "items", include_dead=include_dead) as folded:
         paths = _paths(sorted(folded.ends), to)
         for path in paths.values():
@@ -94,8 +96,6 @@ def write_files(
 def _paths(shards: list[str], to: Path) -> dict[str, Path]:
     if len(shards) == 1 and not to.is_dir():
         return {shards[0]: to}
-    if to.is_file():
-        raise InvalidArgument(f"{len(shards)} shards do not go into {to}: name one, or a folder")
     to.mkdir(parents=True, exist_ok=True)
     return {shard: to / f"{_file_word(shard)}.jsonl" for shard in shards}
 
@@ -110,7 +110,11 @@ def _make(path: Path) -> None:
     try:
         path.touch(exist_ok=False)
     except FileExistsError:
-        raise InvalidArgument(f"{path} is there already: choose another") from None
+        raise _taken(path) from None
+
+
+def _taken(path: Path) -> InvalidArgument:
+    return InvalidArgument(f"{path} is there already: choose another")
 
 
 # -- the run ------------------------------------------------------------------------------------

@@ -33,18 +33,17 @@ class Place:
                 f"replay from its journal's file, from the tables or from the archive"
             )
 
-    def events(self, session: "SparkSession", shard: str | None = None) -> "DataFrame":
+    def events(self, session: "SparkSession") -> "DataFrame":
         """Columns of `schema.EVENT`, in no order. Raises Unavailable if nothing is there."""
         if self.journal is not None:
-            reader = session.read.format("omnirelay").option("url", self.journal)
-            return (reader.option("shards", shard) if shard else reader).load()
+            return session.read.format("omnirelay").option("url", self.journal).load()
         if self.tables is not None:
             return _of_tables(session, self.tables)
         from omnirelay.pipeline.archive_reading import archived_events
 
         assert self.archive is not None
         # Of a damaged segment nothing comes: the fold finds the hole, and names it.
-        return archived_events(session, self.archive, shards=[shard] if shard else None)
+        return archived_events(session, self.archive)
 
 
 def _of_tables(session: "SparkSession", folder: str) -> "DataFrame":
