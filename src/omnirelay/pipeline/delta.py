@@ -51,6 +51,11 @@ _SCHEMA = "omnirelay.schema"
 _EVENTS_READ = f"input:{EVENTS}"
 _SHARDS = "omnirelay.shards"
 _TIMES = ("max.timestamp", "max.ended_at", "max.until_at", "max.at", "max.found_at")
+_LOG = {
+    # A stream commits every second or so: what a table was like last week is in its rows.
+    "delta.checkpointInterval": "50",
+    "delta.logRetentionDuration": "interval 2 days",
+}
 # Within a lease nobody else commits, and a commit that would land later than the version its files
 # are named for is not the one its step worked out.
 _NO_RETRY = 0
@@ -86,6 +91,7 @@ class DeltaTables:
         self._clock = clock or SystemClock()
         self._storage = storage_options
         self._known: dict[str, Snapshot] = {}
+        self._structs: dict[str, StructType] = {}
         # INT96, Spark's default, carries no statistics.
         session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
 
@@ -236,12 +242,15 @@ class DeltaTables:
             mode="ignore",
             partition_by=dataset.partition_by,
             name=dataset.name,
+            configuration=_LOG,
             storage_options=self._storage,
             commit_properties=properties,
         )
 
     def struct(self, columns: str) -> "StructType":
-        return self.session.createDataFrame([], columns).schema
+        if columns not in self._structs:
+            self._structs[columns] = self.session.createDataFrame([], columns).schema
+        return self._structs[columns]
 
     def _written(self, dataset: Dataset, rows: "DataFrame | None", folder: str) -> Written:
         if rows is None:

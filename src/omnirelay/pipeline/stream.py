@@ -90,11 +90,12 @@ class Stream:
                 return  # Spark is about to be stopped; what is not done comes again
             try:
                 self._steps(rows, number)
+                failpoint("pipeline.before_checkpoint")
             except BaseException as error:
-                # Spark would hand on no more than its text.
+                # Spark would hand on no more than the text of an exception, and of what is none
+                # (an exit, an interrupt) nothing at all: its thread would wait for ever.
                 self._failure = error
-                raise
-        failpoint("pipeline.before_checkpoint")
+                raise OmniRelayError("this stream has failed") from error
 
     def _steps(self, rows: "DataFrame", number: int) -> None:
         upto = offsets_of(self.options.checkpoint, number)
