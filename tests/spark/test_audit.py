@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import pyarrow as pa
 import pytest
 import typer
 from typer.testing import CliRunner, Result
@@ -87,6 +88,28 @@ def test_a_clean_report_says_what_was_proved() -> None:
     text = as_text(msgspec.structs.replace(FOUND, findings=[]))
     assert "clean: no finding" in text
     assert "items.overlap: no item has two holders" in text
+
+
+def test_links_that_a_node_does_not_tell_are_not_said_to_be_proved() -> None:
+    bare = ShardSeen("a", 1, 9, 9, "o", 0, 1)
+    found = msgspec.structs.replace(FOUND, shards=[bare], findings=[])
+    assert "order.chain" not in as_verdict(found).proved
+    assert "a came without envelopes" in as_text(found)
+
+
+@pytest.mark.timeout(60)
+def test_events_without_envelopes_and_rules_give_no_finding() -> None:
+    events = table_of(envelopes_of([clean_history(Share(n, 9, 4000, 2)) for n in (0, 1)]))
+    for name in ("envelope_first", "envelope_last", "envelope_checksum", "envelope_prev"):
+        events = _without(events, name)
+    events = _without(_without(_without(events, "rules"), "fence_floor"), "lease_ms")
+    assert found_by_duckdb(events) == set()
+
+
+def _without(events: pa.Table, name: str) -> pa.Table:
+    """As a node would tell it: the column is there and says nothing."""
+    at = events.schema.get_field_index(name)
+    return events.set_column(at, name, pa.nulls(len(events), events.schema.field(at).type))
 
 
 @pytest.mark.timeout(300)

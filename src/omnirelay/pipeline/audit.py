@@ -23,7 +23,7 @@ EVENTS_VIEW = "lease_events"
 SHARDS_VIEW = "audit_shards"
 SHARDS_DDL = (
     "shard string, first_sequence bigint, last_sequence bigint, events bigint, origin string,"
-    " is_serialised int"
+    " is_serialised int, is_bare int"
 )
 
 
@@ -57,6 +57,8 @@ class ShardSeen(msgspec.Struct, frozen=True, rename="camel"):
     origin: str | None
     is_serialised: int
     """1 if items of one resource or partition key were kept apart at any time."""
+    is_bare: int = 0
+    """1 if events came without their envelopes and rules, as a node tells them."""
 
 
 class Audited(msgspec.Struct, frozen=True, rename="camel"):

@@ -92,10 +92,12 @@ def _lines(audited: Audited) -> Iterator[str]:
         yield f"  {shard.shard}: sequences {shard.first_sequence} to {shard.last_sequence}"
     for shard in filter(_is_pruned, shards):
         yield f"  {shard.shard} begins after 1: what came before could not be judged"
+    for shard in shards:
+        if shard.is_bare:
+            yield f"  {shard.shard} came without envelopes: links and rules could not be judged"
     if audited.verdict == CLEAN:
         yield "clean: no finding. Proved:"
-        for check in CHECKS:
-            yield from (f"  {name}: {what}" for name, what in check.proves.items())
+        yield from (f"  {name}: {what}" for name, what in _proved(audited).items())
         return
     more = ", and more than could be named" if audited.is_cut else ""
     yield f"damaged: {_count(len(audited.findings), 'finding')}{more}"
@@ -124,8 +126,12 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def as_verdict(audited: Audited) -> Verdict:
-    found = {one.check for one in audited.findings}
-    proved = {
-        name: what for check in CHECKS for name, what in check.proves.items() if name not in found
-    }
-    return Verdict(not audited.findings, audited.verdict, audited.events, audited, proved)
+    return Verdict(not audited.findings, audited.verdict, audited.events, audited, _proved(audited))
+
+
+def _proved(audited: Audited) -> dict[str, str]:
+    known = {name: what for check in CHECKS for name, what in check.proves.items()}
+    unproved = {one.check for one in audited.findings}
+    if any(shard.is_bare for shard in audited.shards):
+        unproved |= {"order.chain", "resources.overlap"}
+    return {name: what for name, what in known.items() if name not in unproved}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from omnirelay.pipeline.checks_items import ITEMS
 from omnirelay.pipeline.checks_moves import DRAINS, FENCES, MOVES, RESOURCES
-from omnirelay.pipeline.checks_order import ORDER
+from omnirelay.pipeline.checks_order import ORDER, STRETCH, STRETCH_OF
 
 
 @dataclass(frozen=True)
@@ -77,23 +77,28 @@ CHECKS: tuple[Check, ...] = (
     ),
 )
 
-_SPARK = {
-    "unfold": "explode",
-    "live": "size(filter(items, item -> NOT coalesce(item.dead, false)))",
-}
-_DUCKDB = {
-    "unfold": "unnest",
-    "live": "len(list_filter(items, lambda item: NOT coalesce(item.dead, false)))",
-}
+_SPARK = {"unfold": "explode", "stretches": f"array({STRETCH_OF}, sequence + 1)", "one": "array"}
+_DUCKDB = {"unfold": "unnest", "stretches": f"[{STRETCH_OF}, sequence + 1]", "one": "list_value"}
 
 _VIEWS = {
-    "audit_steps": """
+    # Without the lists of items: reading these for every event costs more than all the rest.
+    "audit_steps": f"""
 SELECT shard, sequence, event_type, epoch, node, timestamp, pending, active, disposition,
   envelope_first, envelope_last,
   CASE WHEN sequence = envelope_first THEN envelope_prev END AS link_in,
   CASE WHEN sequence = envelope_last THEN envelope_checksum END AS link_out,
-  CASE WHEN event_type IN ('DrainSnapshot', 'RestoreSnapshot', 'Redriven') THEN {live} END AS moved
+  {{unfold}}(CASE WHEN (sequence + 1) % {STRETCH} = 0 THEN {{stretches}}
+    ELSE {{one}}({STRETCH_OF}) END) AS stretch
 FROM lease_events
+""",  # noqa: S608 - put together from constants
+    "audit_counts": """
+SELECT shard, sequence, event_type, sum(CASE WHEN item.dead THEN 0 ELSE 1 END) AS moved,
+  max(item.last_fence) AS fence_floor
+FROM (
+  SELECT shard, sequence, event_type, {unfold}(items) AS item
+  FROM lease_events WHERE event_type IN ('DrainSnapshot', 'RestoreSnapshot', 'Redriven'))
+  AS unfolded
+GROUP BY shard, sequence, event_type
 """,
     "audit_touches": """
 SELECT shard, sequence_id, sequence, event_type, epoch, timestamp, attempt, lease_id, fence,
@@ -125,7 +130,8 @@ SELECT shard, min(sequence) AS first_sequence, max(sequence) AS last_sequence,
   count(*) AS events,
   min_by(origin, CASE WHEN origin IS NOT NULL THEN sequence END) AS origin,
   max(CASE WHEN rules LIKE '%"serializeBy":"resource"%'
-    OR rules LIKE '%"serializeBy":"partition_key"%' THEN 1 ELSE 0 END) AS is_serialised
+    OR rules LIKE '%"serializeBy":"partition_key"%' THEN 1 ELSE 0 END) AS is_serialised,
+  max(CASE WHEN envelope_checksum IS NULL THEN 1 ELSE 0 END) AS is_bare
 FROM lease_events GROUP BY shard
 """,
 }

@@ -12,7 +12,7 @@ base AS (
   FROM given JOIN audit_shards ON audit_shards.shard = given.shard GROUP BY given.shard),
 raised AS (
   SELECT shard, sequence, fence_floor - sequence AS ahead
-  FROM lease_events WHERE event_type = 'RestoreSnapshot' AND fence_floor > sequence),
+  FROM audit_counts WHERE event_type = 'RestoreSnapshot' AND fence_floor > sequence),
 due AS (
   SELECT given.shard AS shard, given.ahead AS ahead, given.earliest AS earliest,
     given.latest AS latest,
@@ -38,19 +38,23 @@ WITH ruled AS (
     CASE WHEN rules LIKE '%"serializeBy":"resource"%' THEN 1 ELSE 0 END AS by_resource,
     CASE WHEN rules LIKE '%"serializeBy":"partition_key"%' THEN 1 ELSE 0 END AS by_key
   FROM lease_events WHERE event_type = 'EpochStarted'),
-lives AS (
-  SELECT audit_touches.shard AS shard, sequence_id, sequence, event_type, epoch,
-    min(resource_type) OVER whole AS resource_type, min(resource_id) OVER whole AS resource_id,
-    min(partition_key) OVER whole AS partition_key,
-    lead(sequence) OVER line AS until
+told AS (
+  SELECT audit_touches.shard AS shard, sequence_id, sequence, event_type, epoch, partition_key,
+    resource_type || '|' || resource_id AS resource
   FROM audit_touches JOIN audit_shards ON audit_shards.shard = audit_touches.shard
-  WHERE is_serialised = 1 AND event_type <> 'Heartbeat'
-  WINDOW whole AS (PARTITION BY audit_touches.shard, sequence_id),
-    line AS (PARTITION BY audit_touches.shard, sequence_id ORDER BY sequence)),
+  WHERE is_serialised = 1 AND event_type <> 'Heartbeat'),
+lives AS (
+  SELECT shard, sequence_id, sequence, event_type, epoch, lead(sequence) OVER line AS until,
+    last_value(resource) IGNORE NULLS OVER past AS resource,
+    last_value(partition_key) IGNORE NULLS OVER past AS partition_key
+  FROM told
+  WINDOW line AS (PARTITION BY shard, sequence_id ORDER BY sequence),
+    past AS (PARTITION BY shard, sequence_id ORDER BY sequence
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)),
 held AS (
   SELECT lives.shard AS shard, sequence_id, sequence, until, by_resource + by_key AS is_ruled,
     CASE WHEN by_key = 1 AND partition_key IS NOT NULL THEN '|' || partition_key
-      ELSE resource_type || '|' || resource_id END AS owned
+      ELSE resource END AS owned
   FROM lives JOIN ruled ON ruled.shard = lives.shard AND ruled.epoch = lives.epoch
   WHERE event_type = 'LeaseGranted'),
 seen AS (

@@ -172,7 +172,9 @@ def _drain_miscounted(bed: Bed) -> int:
 
 ORDER_FLAWS: dict[str, Flaw] = {
     "gap": Flaw(make=_gap, check="order.gap", also=(*_MANY, "order.depth"), forms=_ROWS),
-    "duplicate": Flaw(make=_doubled, check="order.duplicate", also=_MANY, forms=("archive",)),
+    "duplicate": Flaw(
+        make=_doubled, check="order.duplicate", also=(*_MANY, "order.depth"), forms=("archive",)
+    ),
     "reordered": Flaw(
         make=_reordered,
         check="order.chain",
