@@ -82,17 +82,18 @@ def _quarantined(
 
 
 def _damages(part: Slice, options: SourceOptions) -> Iterator[tuple[str, Damage]]:
+    """With the place each was found in."""
     span, segment = part.span, part.segment
-    if segment is not None:
-        reason = damage_of(segment)
-        if reason is None:
-            for known in segment.manifest.damaged:
-                if span.after < known.sequence <= span.through:
-                    yield segment.path, known
-            return
-        if not _is_kept(part, options):
-            yield segment.path, Damage(span.after + 1, f"{reason}; the journal has it no more")
-            return
+    reason = None if segment is None else damage_of(segment)
+    if segment is not None and reason is None:
+        known = segment.manifest.damaged
+        yield from (
+            (segment.path, one) for one in known if span.after < one.sequence <= span.through
+        )
+        return
+    if segment is not None and not _is_kept(part, options):
+        yield segment.path, Damage(span.after + 1, f"{reason}; the journal has it no more")
+        return
     with closing(open_journal(part.url, token=options.token)) as journal:
         for damage in journal.damaged(span.shard, span.after, span.through):
             yield part.url, damage
