@@ -3,17 +3,20 @@
 import logging
 import signal
 from contextlib import contextmanager
-from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omnirelay.cli.ending import EXIT_FAILED, CommandFailed, JsonFlag, print_json
+from omnirelay.cli.ending import EXIT_FAILED, BadAddress, CommandFailed, JsonFlag, print_json
+from omnirelay.cli.pipeline_audit import audit
+from omnirelay.cli.pipeline_lineage import lineage
 from omnirelay.cli.pipeline_places import MasterFlag, spark_on
+from omnirelay.cli.pipeline_replay import replay
+from omnirelay.cli.pipeline_report import report
+from omnirelay.cli.pipeline_synth import synth
 from omnirelay.cli.progress import Progress
 from omnirelay.cli.saying import counted, plain, print_table
-from omnirelay.model.errors import OmniRelayError
+from omnirelay.model.errors import InvalidOption, OmniRelayError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,9 +28,6 @@ if TYPE_CHECKING:
     from omnirelay.pipeline.run import RunReport, TableReport
 
 app = typer.Typer(help="Tables, proofs and pictures of journals, on Spark.", no_args_is_help=True)
-
-_PARTS = ("audit", "replay", "report", "synth", "lineage")
-"""`cli/pipeline_<part>.py` has a function of that name; it becomes the command."""
 
 FromFlags = Annotated[
     list[str],
@@ -93,11 +93,11 @@ def run(
         with Recorded(tables) as recorded, Progress("tables", total=len(datasets) + 1) as bar:
             done: list[TableReport] = []
 
-            def note(report: "TableReport") -> None:
-                done.append(report)
+            def note(one: "TableReport") -> None:
+                done.append(one)
                 bar.at(len(done))
 
-            report = recorded.by(
+            made = recorded.by(
                 run_pipeline(
                     tables.session,
                     options,
@@ -109,8 +109,8 @@ def run(
                     note=note,
                 )
             )
-        _say(report, json=json)
-    if report.failed:
+        _say(made, json=json)
+    if made.failed:
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -158,7 +158,7 @@ def stream(
             StreamOptions(
                 checkpoint or f"{tables.root}/{CHECKPOINT}", is_once=once, interval_s=interval
             ),
-            lambda report: _say(report, json=json),
+            lambda made: _say(made, json=json),
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: following.stop())
@@ -206,7 +206,10 @@ def _source(urls: list[str], **others: str | None) -> dict[str, str]:
 
     given = {name: value for name, value in others.items() if value is not None}
     options = {"url": ",".join(urls), **given}
-    parse(options)  # what is wrong is said before Spark takes its time to start
+    try:
+        parse(options)  # what is wrong is said before Spark takes its time to start
+    except InvalidOption as error:
+        raise BadAddress(error.message) from error
     return options
 
 
@@ -254,31 +257,31 @@ def _in_one_line() -> "Iterator[None]":
         raise CommandFailed(in_one_line(error)) from error
 
 
-def _say(report: "RunReport", *, json: bool) -> None:
+def _say(made: "RunReport", *, json: bool) -> None:
     if json:
-        tables = [_camel(vars(table)) for table in report.tables]
+        tables = [_camel(vars(table)) for table in made.tables]
         print_json(
             {
-                "ok": not report.failed,
-                "events": report.events,
-                "quarantined": report.quarantined,
-                "seconds": round(report.seconds, 3),
+                "ok": not made.failed,
+                "events": made.events,
+                "quarantined": made.quarantined,
+                "seconds": round(made.seconds, 3),
                 "tables": tables,
             }
         )
         return
-    if all(table.outcome == "unchanged" for table in report.tables):
+    if all(table.outcome == "unchanged" for table in made.tables):
         print("nothing new")
         return
     print_table(
         ("table", "", "rows", "seconds", ""),
         [
             (table.table, table.outcome, table.rows, f"{table.seconds:.1f}", _remark(table))
-            for table in report.tables
+            for table in made.tables
         ],
     )
-    aside = f"; {counted(report.quarantined, 'envelope')} set aside" if report.quarantined else ""
-    print(f"{counted(report.events, 'new event')} in {report.seconds:.1f} s{aside}")
+    aside = f"; {counted(made.quarantined, 'envelope')} set aside" if made.quarantined else ""
+    print(f"{counted(made.events, 'new event')} in {made.seconds:.1f} s{aside}")
 
 
 def _remark(table: "TableReport") -> str | None:
@@ -297,6 +300,8 @@ def _camel(values: dict[str, Any]) -> dict[str, Any]:
     return named
 
 
-for _part in _PARTS:
-    if find_spec(f"omnirelay.cli.pipeline_{_part}") is not None:
-        app.command(_part)(getattr(import_module(f"omnirelay.cli.pipeline_{_part}"), _part))
+app.command("audit")(audit)
+app.command("replay")(replay)
+app.command("report")(report)
+app.command("lineage")(lineage)
+app.command("synth")(synth)

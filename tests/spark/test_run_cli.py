@@ -1,0 +1,106 @@
+"""`omnirelay pipeline run`, `stream` and `maintain` as a user meets them."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner, Result
+
+from omnirelay.cli.ending import EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE, exit_code
+from omnirelay.cli.pipeline import app
+from omnirelay.model.errors import OmniRelayError
+from omnirelay.pipeline.datasets import all_datasets
+from omnirelay.pipeline.hold import Hold
+from tests.spark.test_run import work
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(autouse=True)
+def leave_signals_as_they_were() -> Iterator[None]:
+    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in kept.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    path = tmp_path / "leases.db"
+    work(path, new=3, done=2)
+    return path
+
+
+def pipeline(*words: str) -> Result:
+    return CliRunner().invoke(app, [*words])
+
+
+def said(result: Result) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(result.stdout.splitlines()[-1])
+    return found
+
+
+def test_every_table_is_made_then_there_is_nothing_new_then_files_are_put_together(
+    spark: "SparkSession", journal: Path, tmp_path: Path
+) -> None:
+    lake = str(tmp_path / "lake")
+    words = ("--from", f"sqlite:///{journal}", "--to", lake)
+    first = pipeline("run", *words, "--json")
+    assert first.exit_code == 0, first.output
+    made = said(first)
+    names = ["lease_events", *(dataset.name for dataset in all_datasets())]
+    assert [table["table"] for table in made["tables"]] == names
+    assert {table["outcome"] for table in made["tables"]} == {"advanced"}
+    assert (made["ok"], made["events"], made["quarantined"]) == (True, 8, 0)
+    again = pipeline("stream", *words, "--once")
+    assert (again.exit_code, again.stdout) == (0, "nothing new\n")
+    kept = pipeline("maintain", "--to", lake, "--json")
+    assert kept.exit_code == 0, kept.output
+    assert {"table", "filesBefore", "filesAfter", "retired", "swept"} == set(
+        said(kept)["tables"][0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [
+        ("memory:", EXIT_USAGE),
+        ("ftp://host/journal", EXIT_USAGE),
+        ("sqlite:///nowhere/at/all.db", EXIT_UNREACHABLE),
+    ],
+)
+def test_a_journal_that_cannot_be_read_is_refused_with_the_right_exit_code(
+    spark: "SparkSession", tmp_path: Path, url: str, code: int
+) -> None:
+    refused = pipeline("run", "--from", url, "--to", str(tmp_path / "lake"))
+    assert isinstance(refused.exception, OmniRelayError)
+    assert exit_code(refused.exception) == code
+
+
+def test_a_target_that_another_pipeline_holds_is_refused_by_name(
+    journal: Path, tmp_path: Path
+) -> None:
+    lake = str(tmp_path / "lake")
+    with Hold(lake):
+        refused = pipeline("run", "--from", f"sqlite:///{journal}", "--to", lake)
+    assert isinstance(refused.exception, OmniRelayError)
+    assert "is worked on by process" in refused.exception.message
+    assert exit_code(refused.exception) == EXIT_FAILED
+
+
+def test_a_catalog_keeps_its_lease_in_a_mesh_and_a_stream_its_driver_here(journal: Path) -> None:
+    url = f"sqlite:///{journal}"
+    for words, why in (
+        (("run", "--from", url, "--to", "delta:a.b"), "name a mesh"),
+        (("run", "--from", url, "--to", "delta:a b"), "catalog.schema"),
+        (("stream", "--from", url, "--to", "x", "--master", "sc://host:1"), "Spark Connect"),
+    ):
+        refused = pipeline(*words)
+        assert isinstance(refused.exception, OmniRelayError)
+        assert why in refused.exception.message
