@@ -13,6 +13,7 @@ import pyarrow as pa
 import omnirelay
 from omnirelay.journal.checkpoint import CheckpointStore
 from omnirelay.journal.events import PROOF, Event, EventItem
+from omnirelay.model.errors import OmniRelayError, Unavailable
 from omnirelay.model.items import Payload, to_ms
 from omnirelay.pipeline.address import Damage, Extent
 from omnirelay.pipeline.decode import Part
@@ -46,8 +47,15 @@ class NodeAddress:
     def extent(self, shard: str) -> Extent:
         with self._relay(shard) as relay:
             last = relay.stats().last_sequence
-            first = next((event.sequence_number for event in relay.events(0)), last + 1)
-        return Extent(first, last)
+            # A node does not say where its journal begins; it refuses what it has pruned.
+            low, high = 1, 1 if _is_kept(relay, 1) else last
+            while low < high:
+                middle = (low + high) // 2
+                if _is_kept(relay, middle):
+                    high = middle
+                else:
+                    low = middle + 1
+            return Extent(low, last)
 
     def sequence_before(self, shard: str, time_ms: int) -> int:
         kept = self.extent(shard)
@@ -63,15 +71,19 @@ class NodeAddress:
         return low - 1
 
     def read(self, shard: str, part: Part) -> Iterator[pa.RecordBatch]:
+        """Raises Unavailable if the node ends before the part does: rows must not be missing."""
         schema = pa.schema([(name, TYPES[name]) for name in part.names])
+        kinds, last = part.event_types, part.after
         with self._relay(shard) as relay:
-            rows = (
-                row_of(event)
-                for event in islice(relay.events(part.after), part.through - part.after)
-                if part.event_types is None or event.event_type in part.event_types
-            )
-            while held := list(islice(rows, _ROWS)):
-                yield pa.RecordBatch.from_pylist(held, schema=schema)
+            events = relay.events(part.after)
+            while last < part.through:
+                held = list(islice(events, min(_ROWS, part.through - last)))
+                if not held:
+                    raise Unavailable(f"{self.url}: {shard} ended at {last}, not {part.through}")
+                last = held[-1].sequence_number
+                rows = [row_of(one) for one in held if kinds is None or one.event_type in kinds]
+                if rows:
+                    yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
     def damaged(self, shard: str, after: int, through: int) -> Iterator[Damage]:
         """A node checks what it reads out, and refuses to go on behind damage."""
@@ -82,6 +94,16 @@ class NodeAddress:
 
     def close(self) -> None:
         """Every reading has a connection of its own."""
+
+
+def _is_kept(relay: omnirelay.SyncRelay, sequence: int) -> bool:
+    try:
+        next(relay.events(sequence - 1), None)
+    except OmniRelayError as error:
+        if error.status != "DATA_LOSS":
+            raise
+        return False
+    return True
 
 
 def row_of(event: Event) -> Row:
