@@ -1,6 +1,6 @@
-"""The datasets moved on in memory: what the lakehouse does, without one."""
+"""The datasets moved on from one Parquet file to the next: a lakehouse without commits."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from omnirelay.journal.format import Envelope
@@ -9,6 +9,8 @@ from omnirelay.pipeline.rows import rows_of
 from omnirelay.pipeline.schema import EVENT_DDL
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
 
 Row = dict[str, Any]  # Any: one row of mixed columns
@@ -20,17 +22,18 @@ def events_frame(spark: "SparkSession", envelopes: Iterable[Envelope]) -> "DataF
     )
 
 
-class TablesInMemory:
-    def __init__(self, spark: "SparkSession", names: Iterable[str] | None = None) -> None:
+class TablesInFiles:
+    def __init__(self, spark: "SparkSession", folder: "Path") -> None:
         self.spark = spark
-        wanted = None if names is None else set(names)
-        self.datasets = [one for one in all_datasets() if wanted is None or one.name in wanted]
+        self.folder = folder
+        self.steps = 0
         self.tables: dict[str, DataFrame] = {}
 
     def advance(self, new: "DataFrame") -> None:
         before = self.tables.get(EVENTS)
         self.tables[EVENTS] = new if before is None else before.unionByName(new)
-        for dataset in self.datasets:
+        self.steps += 1
+        for dataset in all_datasets():
             self._step(dataset, new)
 
     def _step(self, dataset: Dataset, new: "DataFrame") -> None:
@@ -48,10 +51,11 @@ class TablesInMemory:
         else:
             assert change.replace is not None
             kept, rows = None, change.replace
-        # Written and read back, so that the plan of a step does not hold those of all before it.
+        assert ", ".join(" ".join(one) for one in rows.dtypes) == dataset.columns
         found = rows if kept is None else kept.unionByName(rows)
-        columns = dataset.columns
-        self.tables[dataset.name] = self.spark.createDataFrame(found.collect(), columns)
+        path = str(self.folder / f"{dataset.name}-{self.steps}")
+        found.coalesce(1).write.parquet(path)
+        self.tables[dataset.name] = self.spark.read.schema(dataset.columns).parquet(path)
 
     def rows(self, name: str) -> list[Row]:
         return plain(self.tables[name])
@@ -66,7 +70,15 @@ def plain(frame: "DataFrame") -> list[Row]:
     return [row.asDict() for row in frame.selectExpr(*columns).collect()]
 
 
-def compared(rows: Iterable[Mapping[str, Any]], key: tuple[str, ...]) -> list[Row]:
-    """In an order that does not depend on who made them."""
-    place: Callable[[Row], list[str]] = lambda row: [str(row[name]) for name in key]  # noqa: E731
-    return sorted(({name: row[name] for name in sorted(row)} for row in rows), key=place)
+def assert_same(name: str, ours: Iterable[Row], theirs: Iterable[Row]) -> None:
+    """Row by row and column by column, in whatever order they come."""
+    key = next(dataset.key for dataset in all_datasets() if dataset.name == name)
+    found, expected = _sorted(ours, key), _sorted(theirs, key)
+    assert expected, f"{name}: a table without rows would prove nothing"
+    for one, other in zip(found, expected, strict=False):
+        assert one == other, name
+    assert len(found) == len(expected), name
+
+
+def _sorted(rows: Iterable[Row], key: tuple[str, ...]) -> list[Row]:
+    return sorted(rows, key=lambda row: [str(row[name]) for name in key])

@@ -107,7 +107,8 @@ def _of_the_ended() -> str:
     }
     parts = [f"count(CASE WHEN {test} THEN 1 END) AS {name}" for name, test in counted.items()]
     parts += [
-        f"percentile_disc({share}) WITHIN GROUP (ORDER BY t.{what}_ms) AS {what}_{name}_ms"
+        f"CAST(percentile_disc({share}) WITHIN GROUP (ORDER BY t.{what}_ms) AS BIGINT)"
+        f" AS {what}_{name}_ms"
         for what in ("wait", "hold")
         for name, share in _SHARES.items()
     ]

@@ -21,7 +21,7 @@ from omnirelay.pipeline import (
 from omnirelay.pipeline.datasets import EVENTS
 from omnirelay.pipeline.sql import Dialect, named_sql
 
-_TEXTS: dict[str, Callable[..., str]] = {
+TEXTS: dict[str, Callable[..., str]] = {
     "lease_attempts": silver_attempts.statement,
     "items": silver_items.statement,
     "resource_ownership": silver_ownership.statement,
@@ -34,8 +34,9 @@ _TEXTS: dict[str, Callable[..., str]] = {
     "principal_activity": gold_principals.statement,
     "hot_resources": gold_resources.statement,
 }
+"""Table to its text; each takes the dialect and whether it goes on from old rows (`has_old`)."""
 
 
 def full_texts(sql: Dialect) -> dict[str, str]:
-    tables = {name: name for name in (*_TEXTS, EVENTS)} | {"new": EVENTS}
-    return {name: named_sql(text(sql, has_old=False), **tables) for name, text in _TEXTS.items()}
+    tables = {name: name for name in (*TEXTS, EVENTS)} | {"new": EVENTS}
+    return {name: named_sql(text(sql, has_old=False), **tables) for name, text in TEXTS.items()}
