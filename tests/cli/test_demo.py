@@ -37,11 +37,12 @@ class Result(msgspec.Struct):
     ok: bool
     seconds: float
     proofs: list[dict[str, object]]
+    spark: dict[str, object] | None = None
 
 
 def demo(*words: str) -> Ended:
     ended = subprocess.run(
-        argv("demo", "--items", "12", *words),
+        argv("demo", "--items", "12", "--no-spark", *words),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -72,6 +73,19 @@ def test_the_demo_proves_all_it_claims_and_its_journal_stays_whole(tmp_path: Pat
     assert not processes_with(str(tmp_path))
 
 
+@pytest.mark.timeout(180)
+def test_the_demo_ends_with_tables_a_verdict_and_a_page(tmp_path: Path) -> None:
+    ended = demo("--data", str(tmp_path / "d#1 %"), "--spark", "--json")
+    assert ended.code == 0, ended.err
+    result = msgspec.json.decode(ended.out, type=Result)
+    assert {proof["claim"] for proof in result.proofs} == CLAIMS | {"an audit on Spark agrees"}
+    assert result.spark is not None
+    assert result.spark["verdict"] == "clean"
+    page = Path(str(result.spark["report"])).read_text()
+    assert page.startswith("<!doctype html>")
+    assert "<svg" in page
+
+
 def test_without_a_terminal_the_demo_prints_plain_lines() -> None:
     ended = demo()
     assert ended.code == 0, ended.err
@@ -89,7 +103,7 @@ def test_without_a_terminal_the_demo_prints_plain_lines() -> None:
 def test_on_a_terminal_the_demo_draws_a_table() -> None:
     outside, inside = pty.openpty()
     with subprocess.Popen(
-        argv("demo", "--items", "12"),
+        argv("demo", "--items", "12", "--no-spark"),
         stdin=subprocess.DEVNULL,
         stdout=inside,
         env={**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "50"},

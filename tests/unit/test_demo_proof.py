@@ -188,16 +188,16 @@ def test_a_zombie_that_was_let_in_or_told_a_wrong_fence_is_found(heard: Refusal)
 
 
 def test_a_broken_proof_is_printed_and_is_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def play(folder: Path, items: int, screen: Screen) -> list[Proof]:
+    async def play(folder: Path, items: int, screen: Screen, board: Board) -> list[Proof]:
         return [Proof("water is wet", True, "looked"), Proof("pigs fly", False, "none seen")]
 
     monkeypatch.setattr(demo, "_play", play)
-    plain = CliRunner().invoke(app, ["demo"])
+    plain = CliRunner().invoke(app, ["demo", "--no-spark"])
     assert plain.exit_code == 1
     assert "BROKEN  pigs fly: none seen" in plain.output
     assert "1 of 2 proofs hold" in plain.output
     assert "omnirelay dev" in plain.output
-    as_json = CliRunner().invoke(app, ["demo", "--json"])
+    as_json = CliRunner().invoke(app, ["demo", "--no-spark", "--json"])
     assert as_json.exit_code == 1
     assert msgspec.json.decode(as_json.output)["ok"] is False
 

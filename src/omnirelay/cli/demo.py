@@ -16,6 +16,7 @@ import typer
 from omnirelay.cli.demo_board import Board
 from omnirelay.cli.demo_crew import Crew
 from omnirelay.cli.demo_parts import ROLES
+from omnirelay.cli.demo_pipeline import PLACE, Painted, has_spark, paint
 from omnirelay.cli.demo_play import play
 from omnirelay.cli.demo_proof import Proof, prove
 from omnirelay.cli.demo_screen import Screen, open_screen
@@ -43,21 +44,32 @@ def demo(
         Path | None,
         typer.Option(help="Keep journal and logs in this folder; else in one that is removed."),
     ] = None,
+    spark: Annotated[
+        bool, typer.Option(help="End with tables, an audit and a page, made on Spark.")
+    ] = True,
     json: JsonFlag = False,
 ) -> None:
     """Run a node with producers and workers; kill a worker, kill the node, let a zombie try to
-    finish stale work; prove from the journal that nothing is lost and nothing is done twice."""
+    finish stale work; prove from the journal that nothing is lost and nothing is done twice; end
+    with a page of pictures that Spark makes of it."""
     began = time.monotonic()
+    painted: Painted | None = None
     with _folder(data) as folder:
         with open_screen(json=json) as screen:
-            proofs = asyncio.run(_play_within(seconds_limit, folder, items, screen))
+            board = Board()
+            proofs = asyncio.run(_play_within(seconds_limit, folder, items, screen, board))
+            if spark and has_spark():
+                place = PLACE if data is None else folder
+                painted, proof = paint(folder / FILE, place, screen, board)
+                proofs.append(proof)
         is_proved = all(proof.holds for proof in proofs)
         seconds = round(time.monotonic() - began, 1)
         if json:
-            print_json({"ok": is_proved, "seconds": seconds, "proofs": proofs})
+            print_json({"ok": is_proved, "seconds": seconds, "proofs": proofs, "spark": painted})
         else:
             screen.verdict(proofs, seconds)
-            screen.farewell(None if data is None else folder / FILE)
+            page = None if painted is None else painted.report
+            screen.farewell(None if data is None else folder / FILE, page)
     if not is_proved:
         raise typer.Exit(EXIT_FAILED)
 
@@ -83,16 +95,17 @@ def _folder(data: Path | None) -> Iterator[Path]:
     yield data.absolute()
 
 
-async def _play_within(seconds: float, folder: Path, items: int, screen: Screen) -> list[Proof]:
+async def _play_within(
+    seconds: float, folder: Path, items: int, screen: Screen, board: Board
+) -> list[Proof]:
     try:
         async with asyncio.timeout(seconds):
-            return await _play(folder, items, screen)
+            return await _play(folder, items, screen, board)
     except TimeoutError:
         raise CommandFailed(f"the demo was not done after {seconds:g} seconds") from None
 
 
-async def _play(folder: Path, items: int, screen: Screen) -> list[Proof]:
-    board = Board()
+async def _play(folder: Path, items: int, screen: Screen, board: Board) -> list[Proof]:
     async with Crew(folder) as crew:
         witnessed = await play(crew, items, board, screen)
     screen.stage("4: what the journal proves, with nobody running any more", board)

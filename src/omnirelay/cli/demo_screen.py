@@ -29,7 +29,7 @@ class Screen(Protocol):
 
     def verdict(self, proofs: Sequence[Proof], seconds: float) -> None: ...
 
-    def farewell(self, kept: Path | None) -> None:
+    def farewell(self, kept: Path | None, page: str | None) -> None:
         """Where to look further."""
 
 
@@ -57,7 +57,7 @@ class SilentScreen:
     def verdict(self, proofs: Sequence[Proof], seconds: float) -> None:
         return None
 
-    def farewell(self, kept: Path | None) -> None:
+    def farewell(self, kept: Path | None, page: str | None) -> None:
         return None
 
 
@@ -85,8 +85,8 @@ class PlainScreen(SilentScreen):
             print(f"   {'holds ' if proof.holds else 'BROKEN'}  {proof.claim}: {proof.detail}")
         print(_summary(proofs, seconds))
 
-    def farewell(self, kept: Path | None) -> None:
-        print("\n".join(_further(kept)))
+    def farewell(self, kept: Path | None, page: str | None) -> None:
+        print("\n".join(_further(kept, page)))
 
 
 class LiveScreen:
@@ -144,15 +144,16 @@ class LiveScreen:
         self._console.print(table)
         self._console.print(_summary(proofs, seconds), highlight=False)
 
-    def farewell(self, kept: Path | None) -> None:
-        self._console.print("\n".join(_further(kept)), highlight=False, markup=False)
+    def farewell(self, kept: Path | None, page: str | None) -> None:
+        self._console.print("\n".join(_further(kept, page)), highlight=False, markup=False)
 
 
 _STATES = {"killed": "[red]killed[/]", "stopped": "[yellow]stopped[/]", "done": "[dim]done[/]"}
 
 
-def _further(kept: Path | None) -> list[str]:
-    lines = [
+def _further(kept: Path | None, page: str | None) -> list[str]:
+    lines = [] if page is None else [f"pictures of what happened: {page}"]
+    lines += [
         "to look further: `omnirelay dev` starts a node to play with and prints what to try;",
         f"its dashboard is {DEFAULT_URL}/, its calls are described at {DEFAULT_URL}/docs",
     ]

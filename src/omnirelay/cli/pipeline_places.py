@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,6 +28,16 @@ MasterFlag = Annotated[
         envvar="OMNIRELAY_SPARK_MASTER", help="local[N], spark://host:port or sc://host:port."
     ),
 ]
+
+
+def default_tables() -> str:
+    """Of this folder's node, else of its last demo. Raises Unavailable if there are neither."""
+    for folder in (".omnirelay/tables", ".omnirelay/demo/tables"):
+        if Path(folder).is_dir():
+            return folder
+    raise Unavailable(
+        "there are no tables here: `omnirelay pipeline run` makes them, or name them by --tables"
+    )
 
 
 @contextmanager

@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from omnirelay.cli.ending import JsonFlag, print_json
-from omnirelay.cli.pipeline_places import MasterFlag, spark_on
+from omnirelay.cli.pipeline_places import MasterFlag, TablesFlag, default_tables, spark_on
 
 
 def report(
     *,
-    tables: Annotated[str, typer.Option(metavar="FOLDER", help="The pipeline's tables.")],
+    tables: TablesFlag = None,
     out: Annotated[Path, typer.Option(metavar="FILE", help="Gets the page.")] = Path("report.html"),
     resource: Annotated[
         str | None,
@@ -29,9 +29,10 @@ def report(
     from omnirelay.pipeline.report_gather import resource_of
 
     chosen = resource_of(resource) if resource is not None else None
+    folder = tables or default_tables()
     with spark_on(master) as session:
         made = write_report(
-            DeltaTables(session, tables), out, place=tables, clock=SystemClock(), resource=chosen
+            DeltaTables(session, folder), out, place=folder, clock=SystemClock(), resource=chosen
         )
     if json:
         print_json(made)
