@@ -17,7 +17,14 @@ from omnirelay.journal.format import unseal
 from omnirelay.model.errors import Corrupt, InvalidOption, Unavailable
 from omnirelay.pipeline.address import Extent, open_file
 from omnirelay.pipeline.archive import CONSUMER, archive_journal
-from omnirelay.pipeline.archive_reading import extended, look_through, pieces, read_segment
+from omnirelay.pipeline.archive_reading import (
+    Found,
+    extended,
+    look_through,
+    pieces,
+    reach,
+    read_segment,
+)
 from omnirelay.pipeline.decode import Part
 from omnirelay.pipeline.offsets import Span, held
 from omnirelay.pipeline.rows import rows_of
@@ -287,3 +294,11 @@ def test_an_archive_reaches_back_only_as_far_as_it_has_no_gap() -> None:
     parts = [segment(1, 10), segment(21, 30), segment(31, 40)]
     assert extended(Extent(35, 50), parts) == Extent(21, 50)
     assert extended(Extent(60, 70), parts) == Extent(60, 70)
+
+
+def test_sound_segments_reach_as_far_as_they_hang_together() -> None:
+    found = Found((segment(1, 10), segment(11, 20), segment(31, 40)), ())
+    assert reach(found, {}, {"s": 99, "t": 5}) == {"s": 20}
+    assert reach(found, {"s": 4}, {"s": 15}) == {"s": 15}
+    assert reach(found, {"s": 20}, {"s": 99}) == {}
+    assert reach(found, {"s": 30}, {"s": 99}) == {"s": 40}

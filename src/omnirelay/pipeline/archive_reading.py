@@ -16,7 +16,7 @@ from omnirelay.model.errors import Corrupt, Unavailable
 from omnirelay.pipeline.address import Extent
 from omnirelay.pipeline.decode import Part
 from omnirelay.pipeline.decode_types import TYPES
-from omnirelay.pipeline.offsets import Span
+from omnirelay.pipeline.offsets import Positions, Span
 from omnirelay.pipeline.schema import EVENT_DDL, VERSION
 from omnirelay.pipeline.segment import Segment, archived_shards, damage_of, segments_of
 
@@ -131,27 +131,48 @@ def look_through(archive: str | Path, shards: Collection[str] | None = None) -> 
     )
 
 
+def reach(found: Found, after: Mapping[str, int], upto: Mapping[str, int]) -> Positions:
+    """How far sound segments go on from `after` without a gap, at most to `upto`; only the shards
+    that get further. What is behind it is read by `format("omnirelay")`."""
+    positions = {shard: after.get(shard, 0) for shard in upto}
+    for segment in found.sound:  # in order within a shard
+        manifest = segment.manifest
+        at = positions.get(manifest.shard)
+        if at is not None and manifest.first <= at + 1 <= manifest.last:
+            positions[manifest.shard] = min(manifest.last, upto[manifest.shard])
+    return {shard: at for shard, at in positions.items() if at > after.get(shard, 0)}
+
+
 def archived_events(
     spark: "SparkSession",
     archive: str | Path,
     *,
-    shards: Collection[str] | None = None,
     after: Mapping[str, int] | None = None,
+    upto: Mapping[str, int] | None = None,
     found: Found | None = None,
 ) -> "DataFrame":
-    """The events of the sound segments, scanned by Spark itself; of each shard only those behind
-    `after`. What is damaged is left out: `look_through` names it, `format("omnirelay")` with
-    `archive` reads it from the journal where that still has it."""
-    sound = (found or look_through(archive, shards)).sound
+    """The events of the sound segments, scanned by Spark itself: of each shard those behind `after`
+    and, if `upto` is given, of the shards it names, up to there. What is damaged is left out:
+    `look_through` names it, `format("omnirelay")` with `archive` reads it from the journal where
+    that still has it."""
     after = after or {}
-    files = [one.path for one in sound if one.manifest.last > after.get(one.manifest.shard, 0)]
-    reader = spark.read.schema(EVENT_DDL)
-    events = reader.parquet(*files) if files else spark.createDataFrame([], EVENT_DDL)
-    inside = {
-        shard: position
-        for shard, position in after.items()
-        if any(one.manifest.shard == shard and one.manifest.first <= position for one in sound)
-    }
-    for shard, position in inside.items():
-        events = events.where((events.shard != shard) | (events.sequence > position))
+    parts = [
+        (one.path, span)
+        for one in (found or look_through(archive)).sound
+        if (span := _wanted(one, after, upto)).rows
+    ]
+    if not parts:
+        return spark.createDataFrame([], EVENT_DDL)
+    events = spark.read.schema(EVENT_DDL).parquet(*(path for path, _ in parts))
+    for shard in {span.shard for _, span in parts}:
+        first = min(span.after for _, span in parts if span.shard == shard)
+        last = max(span.through for _, span in parts if span.shard == shard)
+        inside = (events.sequence > first) & (events.sequence <= last)
+        events = events.where((events.shard != shard) | inside)
     return events
+
+
+def _wanted(segment: Segment, after: Mapping[str, int], upto: Mapping[str, int] | None) -> Span:
+    manifest = segment.manifest
+    last = manifest.last if upto is None else min(manifest.last, upto.get(manifest.shard, 0))
+    return Span(manifest.shard, max(manifest.first - 1, after.get(manifest.shard, 0)), last)
