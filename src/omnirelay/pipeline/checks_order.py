@@ -61,7 +61,8 @@ _MESSAGE = when(
 # How much a page moves is known only from its items, so every page comes through as a suspect.
 _PAGE_FITS = """judged.event_type IN ('DrainSnapshot', 'RestoreSnapshot', 'Redriven') AND CASE
     WHEN judged.event_type = 'DrainSnapshot' THEN pending <= before_pending
-      AND active <= before_active AND pending + active = before_pending + before_active - coalesce(moved, 0)
+      AND active <= before_active
+      AND pending + active = before_pending + before_active - coalesce(moved, 0)
     ELSE pending = before_pending + coalesce(moved, 0) AND active = before_active END"""
 
 ORDER = f"""
