@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -58,6 +59,14 @@ def test_the_second_of_two_processes_is_told_who_has_the_target(tmp_path: Path) 
         first.communicate("go\n")
     with Hold(str(tmp_path)) as hold:
         hold.check()
+
+
+def test_a_pipeline_that_may_wait_goes_on_when_the_other_is_done(tmp_path: Path) -> None:
+    first = holder(tmp_path)
+    Timer(0.3, lambda: os.kill(first.pid, signal.SIGTERM)).start()
+    with Hold(str(tmp_path), wait_s=15) as hold:
+        hold.check()
+    closed(first)
 
 
 def test_a_pipeline_that_was_killed_holds_nobody_up(tmp_path: Path) -> None:

@@ -223,6 +223,8 @@ def _target(
     from omnirelay.pipeline.catalog import catalog_of
     from omnirelay.pipeline.hold import Hold
 
+    # Whoever has the target is named in one line, by us; the queue's own words are not wanted too.
+    logging.getLogger("omnirelay").addHandler(logging.NullHandler())
     is_folder = "://" not in to and catalog_of(to) is None
     root = str(Path(to).absolute()) if is_folder else to
     with (

@@ -11,6 +11,7 @@ import hashlib
 import os
 import socket
 from pathlib import Path
+from threading import Event
 from types import TracebackType
 from typing import Protocol
 from urllib.parse import quote
@@ -33,6 +34,8 @@ from omnirelay.sdk.sync import SyncLease, SyncRelay
 
 FOLDER = "_lease"
 LEASE_S = 30.0
+_LOOK_S = 0.1
+"""How often a file that another process owns is tried again, while there is time."""
 _MAX_NAME = limits.NAME_CHARS_MAX // 2
 
 
@@ -154,16 +157,21 @@ class Hold:
             return omnirelay.connect_sync(self._url, token=self._token, peer_id=peer)
         folder = Path(self.target) / FOLDER
         folder.mkdir(parents=True, exist_ok=True)
-        try:
-            relay = omnirelay.connect_sync(
-                f"sqlite:///{quote(str(folder / 'leases.db'))}", peer_id=peer
-            )
-        except JournalOwned as owned:
-            holder = "another process" if owned.pid is None else f"process {owned.pid}"
-            raise PipelineHeld(self.target, holder) from owned
+        relay = self._opened(f"sqlite:///{quote(str(folder / 'leases.db'))}", peer)
         while relay.drain(include_active=True, include_dead=True).items:
             pass
         return relay
+
+    def _opened(self, url: str, peer: str) -> SyncRelay:
+        until = self._clock.monotonic_ms() + self._wait_s * 1000
+        while True:
+            try:
+                return omnirelay.connect_sync(url, peer_id=peer)
+            except JournalOwned as owned:
+                if self._clock.monotonic_ms() >= until:
+                    holder = "another process" if owned.pid is None else f"process {owned.pid}"
+                    raise PipelineHeld(self.target, holder) from owned
+            Event().wait(_LOOK_S)
 
     def _taken(self, relay: SyncRelay) -> SyncLease:
         kind = resource_type(self.target)
