@@ -157,14 +157,17 @@ def archived_events(
     that still has it."""
     after = after or {}
     parts = [
-        (one.path, span)
+        (one, span)
         for one in (found or look_through(archive)).sound
         if (span := _wanted(one, after, upto)).rows
     ]
     if not parts:
         return spark.createDataFrame([], EVENT_DDL)
-    events = spark.read.schema(EVENT_DDL).parquet(*(path for path, _ in parts))
-    for shard in {span.shard for _, span in parts}:
+    events = spark.read.schema(EVENT_DDL).parquet(*(one.path for one, _ in parts))
+    # Whole segments need no condition, and most are whole.
+    for shard in {
+        span.shard for one, span in parts if span.rows <= one.manifest.last - one.manifest.first
+    }:
         first = min(span.after for _, span in parts if span.shard == shard)
         last = max(span.through for _, span in parts if span.shard == shard)
         inside = (events.sequence > first) & (events.sequence <= last)

@@ -11,8 +11,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from omnirelay.pipeline.address import Extent
+from omnirelay.pipeline.archive_reading import archived_events, look_through, reach
 from omnirelay.pipeline.datasets import Positions
 from omnirelay.pipeline.offsets import admitted
+from omnirelay.pipeline.segment import archived_shards
 from omnirelay.pipeline.source_options import SourceOptions, parse
 from omnirelay.pipeline.source_plan import check_kept
 from omnirelay.pipeline.source_stream import JournalStream
@@ -88,6 +90,18 @@ class Journals:
         return begin, {shard: last for shard, last in end.items() if last > begin.get(shard, 0)}
 
     def read(self, after: Positions, upto: Positions, *, view: str = "events") -> "DataFrame":
+        archive = self.options.get("archive")
+        if archive is None or view != "events" or not archived_shards(archive):
+            return self._read_spans(after, upto, view)
+        # What is archived Spark scans by itself; only what lies behind goes through Python.
+        found = look_through(archive, upto.keys())
+        archived = reach(found, after, upto)
+        rows = archived_events(self.session, archive, after=after, upto=archived, found=found)
+        start = {**after, **archived}
+        rest = {shard: last for shard, last in upto.items() if last > start.get(shard, 0)}
+        return rows.unionByName(self._read_spans(start, rest, view)) if rest else rows
+
+    def _read_spans(self, after: Positions, upto: Positions, view: str) -> "DataFrame":
         self.session.dataSource.register(SpanSource)
         spans = {_AFTER: json.dumps(dict(after)), _UPTO: json.dumps(dict(upto)), "view": view}
         return self.session.read.format(NAME).options(**self.options, **spans).load()
