@@ -29,10 +29,11 @@ class TablesInFiles:
         self.steps = 0
         self.tables: dict[str, DataFrame] = {}
 
-    def advance(self, new: "DataFrame") -> None:
-        before = self.tables.get(EVENTS)
-        self.tables[EVENTS] = new if before is None else before.unionByName(new)
+    def advance(self, envelopes: Iterable[Envelope]) -> None:
         self.steps += 1
+        before = self.tables.get(EVENTS)
+        new = self._written(f"new-{self.steps}", events_frame(self.spark, envelopes), EVENT_DDL)
+        self.tables[EVENTS] = new if before is None else before.unionByName(new)
         for dataset in all_datasets():
             self._step(dataset, new)
 
@@ -53,9 +54,13 @@ class TablesInFiles:
             kept, rows = None, change.replace
         assert ", ".join(" ".join(one) for one in rows.dtypes) == dataset.columns
         found = rows if kept is None else kept.unionByName(rows)
-        path = str(self.folder / f"{dataset.name}-{self.steps}")
-        found.coalesce(1).write.parquet(path)
-        self.tables[dataset.name] = self.spark.read.schema(dataset.columns).parquet(path)
+        name = f"{dataset.name}-{self.steps}"
+        self.tables[dataset.name] = self._written(name, found, dataset.columns)
+
+    def _written(self, name: str, rows: "DataFrame", columns: str) -> "DataFrame":
+        path = str(self.folder / name)
+        rows.coalesce(1).write.parquet(path)
+        return self.spark.read.schema(columns).parquet(path)
 
     def rows(self, name: str) -> list[Row]:
         return plain(self.tables[name])

@@ -8,7 +8,7 @@ import pytest
 from omnirelay.testing.naive_gold import naive_tables
 from tests.spark.duck_tables import TablesInDuckDB
 from tests.spark.histories import random_journals
-from tests.spark.making_tables import TablesInFiles, assert_same, events_frame
+from tests.spark.making_tables import TablesInFiles, assert_same
 from tests.spark.test_tables_equal_naive_fold import NAMES
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ def moved_on(
     journals = random_journals(range(500, 525), turns=120)
     tables = TablesInFiles(spark, tmp_path_factory.mktemp("tables"))
     for step in cut(journals, 2, seed=1):
-        tables.advance(events_frame(spark, step))
+        tables.advance(step)
     return tables, naive_tables(journals)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", NAMES)
 def test_two_steps_make_the_table_of_one(
     moved_on: "tuple[TablesInFiles, Tables]", name: str

@@ -9,7 +9,7 @@ from omnirelay.pipeline.sql import names_of
 from omnirelay.testing.naive_gold import naive_tables
 from tests.spark.duck_tables import TablesInDuckDB
 from tests.spark.histories import random_journals
-from tests.spark.making_tables import TablesInFiles, assert_same, events_frame
+from tests.spark.making_tables import TablesInFiles, assert_same
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,11 +27,11 @@ def made(
     """Fifty histories, each a shard of its own, in one pass."""
     journals = random_journals(range(50), turns=120)
     tables = TablesInFiles(spark, tmp_path_factory.mktemp("tables"))
-    tables.advance(events_frame(spark, (one for shard in journals.values() for one in shard)))
+    tables.advance(one for shard in journals.values() for one in shard)
     return tables, naive_tables(journals)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_table_equals_the_naive_fold_row_by_row(
     made: "tuple[TablesInFiles, Tables]", name: str
@@ -40,7 +40,7 @@ def test_a_table_equals_the_naive_fold_row_by_row(
     assert_same(name, tables.rows(name), naive[name])
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_duckdb_makes_the_same_of_the_same_texts() -> None:
     journals = random_journals(range(1_000, 1_150), turns=120)
     tables = TablesInDuckDB()

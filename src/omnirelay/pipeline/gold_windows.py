@@ -35,8 +35,7 @@ _COUNTS = (
     "enqueued", "granted", "completed", "failed", "expired", "released", "retries",
     "dead_letters", "slo_total", "slo_good",
 )  # fmt: skip
-_SHARES = {"p50": "0.5", "p95": "0.95", "p99": "0.99"}
-_QUANTILES = tuple(f"{what}_{share}_ms" for what in ("wait", "hold") for share in _SHARES)
+_QUANTILES = tuple(f"{what}_p{share}_ms" for what in ("wait", "hold") for share in (50, 95, 99))
 
 
 def statement(sql: Dialect, *, has_old: bool) -> str:
@@ -74,12 +73,13 @@ granted AS (
   FROM $lease_attempts AS t {join}
   WHERE t.fence IS NOT NULL{since.format("granted_at")} GROUP BY 1, 2, 3
 ),
-ended AS (
+listed AS (
   SELECT t.shard, t.resource_type, date_trunc('minute', t.ended_at) AS window_start,
-    {_of_the_ended()}
+    {_of_the_ended(sql)}
   FROM $lease_attempts AS t {join}
   WHERE t.outcome IS NOT NULL{since.format("ended_at")} GROUP BY 1, 2, 3
 ),
+ended AS (SELECT *, {", ".join(_quantile(sql, name) for name in _QUANTILES)} FROM listed),
 paused AS (
   SELECT shard, window_start, CAST(sum({sql.ms("least(until_at, window_end)")}
     - {sql.ms("greatest(from_at, window_start)")}) AS BIGINT) AS backpressure_ms
@@ -96,7 +96,7 @@ paused AS (
 {_result(kept)}"""
 
 
-def _of_the_ended() -> str:
+def _of_the_ended(sql: Dialect) -> str:
     counted = {name: f"t.outcome = '{name}'" for name in ("completed", "failed", "expired")}
     counted |= {
         "released": "t.outcome = 'released'",
@@ -106,13 +106,16 @@ def _of_the_ended() -> str:
         "slo_good": f"t.wait_ms <= {OBJECTIVE_WAIT_MS}",
     }
     parts = [f"count(CASE WHEN {test} THEN 1 END) AS {name}" for name, test in counted.items()]
-    parts += [
-        f"CAST(percentile_disc({share}) WITHIN GROUP (ORDER BY t.{what}_ms) AS BIGINT)"
-        f" AS {what}_{name}_ms"
-        for what in ("wait", "hold")
-        for name, share in _SHARES.items()
-    ]
+    parts += [f"{sql.sorted_list(f't.{what}_ms')} AS {what}s" for what in ("wait", "hold")]
     return ",\n    ".join(parts)
+
+
+def _quantile(sql: Dialect, name: str) -> str:
+    """The least value that so many in a hundred do not pass: one that was measured, and exact."""
+    what, percent = name.split("_")[0], int(name.split("_")[1][1:])
+    values = f"{what}s"
+    place = f"CAST(floor(({sql.length(values)} * {percent} + 99) / 100) AS INT)"
+    return f"{sql.nth(values, place)} AS {name}"
 
 
 def _together() -> str:

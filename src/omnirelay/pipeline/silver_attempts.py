@@ -16,7 +16,7 @@ A new epoch gives every holder its whole time again without saying so in a recor
 # ruff: noqa: S608 - put together from constants; no value from outside comes into the text
 
 from omnirelay.pipeline.datasets import EVENTS, Change, Dataset, Expectation, Step
-from omnirelay.pipeline.sql import ITEM_ORDER, SPARK, Dialect, names_of, rows_like, run_sql
+from omnirelay.pipeline.sql import ITEM_ORDER, SPARK, Dialect, names_of, run_sql
 
 COLUMNS = (
     "shard string, sequence_id bigint, attempt int, fence bigint, lease_id string,"
@@ -34,70 +34,79 @@ _SINGLE = "'Enqueue', 'LeaseGranted', 'Completed', 'Failed', 'Expired', 'Release
 _MOVES = "'DrainSnapshot', 'RestoreSnapshot', 'Redriven', 'Purged'"
 _WAITING = "'Enqueue', 'RestoreSnapshot', 'Failed', 'Expired', 'Released', 'Redriven'"
 
-_TOUCH = {
-    "shard": "string",
-    "sequence_id": "bigint",
-    "sequence": "bigint",
-    "kind": "string",
-    "timestamp": "timestamp",
-    "epoch": "bigint",
-    "attempt": "int",
-    "next_attempt": "int",
-    "fence": "bigint",
+_TOUCH = ("shard", "sequence_id", "sequence", "kind", "fence", "attempt", "queued_at")
+_ABOUT = {"resource_type": "string", "resource_id": "string", "partition_key": "string"}
+"""What an arriving item brings along."""
+_LEASE = {
     "lease_id": "string",
-    "resource_type": "string",
-    "resource_id": "string",
-    "partition_key": "string",
     "peer_id": "string",
     "principal": "string",
     "proof": "string",
-    "queued_at": "timestamp",
     "granted_at": "timestamp",
     "granted_sequence": "bigint",
     "lease_ms": "bigint",
     "last_heartbeat_at": "timestamp",
     "heartbeats": "bigint",
     "expires_at": "timestamp",
+}
+"""What a grant says, with what heartbeats added to it in earlier steps."""
+_AFTER = {
+    "kind": "string",
+    "fence": "bigint",
+    "timestamp": "timestamp",
+    "sequence": "bigint",
+    "epoch": "bigint",
+    "principal": "string",
     "disposition": "string",
     "error_message": "string",
     "error_code": "string",
+    "heartbeats": "bigint",
+    "expires_at": "timestamp",
 }
-_FROM_EVENT = (
-    "shard", "sequence_id", "sequence", "timestamp", "epoch", "attempt", "fence", "lease_id",
-    "resource_type", "resource_id", "partition_key", "peer_id", "principal", "proof", "lease_ms",
-    "expires_at", "disposition", "error_message", "error_code",
-)  # fmt: skip
-_CARRIED_ON = (
-    "shard", "sequence_id", "attempt", "fence", "lease_id", "resource_type", "resource_id",
-    "partition_key", "peer_id", "principal", "proof", "queued_at", "granted_at",
-    "granted_sequence", "lease_ms", "last_heartbeat_at", "heartbeats", "expires_at",
-)  # fmt: skip
+"""What may follow a grant: its heartbeats together, or its end."""
 
 
-def _singles() -> str:
+def _touch(
+    sql: Dialect, own: dict[str, str], source: str, **packs: tuple[str, dict[str, str]]
+) -> str:
+    """Rows of one kind; each pack is when it is there and what of it has another name here."""
+    values = {name: own.get(name, name) for name in _TOUCH}
+    for name, fields in (("about", _ABOUT), ("lease", _LEASE), ("after", _AFTER)):
+        when, given = packs.get(name, ("1 = 0", {}))
+        values[name] = sql.packed(fields, given, when)
+    return (
+        f"SELECT {', '.join(f'{value} AS {name}' for name, value in values.items())} FROM {source}"
+    )
+
+
+def _singles(sql: Dialect) -> str:
     requeued = "event_type IN ('Failed', 'Expired') AND disposition = 'requeued'"
-    values = {name: name for name in _FROM_EVENT}
-    values |= {
+    own = {
         "kind": "event_type",
         "queued_at": "CASE WHEN event_type IN ('Enqueue', 'Released') OR "
         f"({requeued}) THEN greatest(timestamp, available_at) END",
-        "next_attempt": f"CASE WHEN event_type = 'LeaseGranted' THEN NULL WHEN {requeued} "
-        "THEN attempt + 1 ELSE attempt END",
-        "granted_at": "CASE WHEN event_type = 'LeaseGranted' THEN timestamp END",
-        "granted_sequence": "CASE WHEN event_type = 'LeaseGranted' THEN sequence END",
+        "attempt": f"CASE WHEN {requeued} THEN attempt + 1 ELSE attempt END",
     }
-    return rows_like(_TOUCH, values, f"$new WHERE event_type IN ({_SINGLE})")
+    lease = {n: n for n in _LEASE if n not in ("last_heartbeat_at", "heartbeats")}
+    lease |= {"granted_at": "timestamp", "granted_sequence": "sequence"}
+    after = {n: n for n in _AFTER if n not in ("heartbeats", "expires_at")} | {"kind": "event_type"}
+    return _touch(
+        sql,
+        own,
+        f"$new WHERE event_type IN ({_SINGLE})",
+        about=("event_type = 'Enqueue'", {n: n for n in _ABOUT}),
+        lease=("event_type = 'LeaseGranted'", lease),
+        after=("event_type NOT IN ('Enqueue', 'LeaseGranted')", after),
+    )
 
 
 def _moved(sql: Dialect) -> str:
-    came = "event_type = 'RestoreSnapshot'"
-    item = {n: f"item.{n}" for n in ("sequence_id", "resource_type", "resource_id")}
-    values = {n: n for n in ("shard", "sequence", "timestamp", "epoch", "principal")} | item
-    values |= {
+    came, left = "event_type = 'RestoreSnapshot'", "event_type = 'DrainSnapshot'"
+    own = {
+        "sequence_id": "item.sequence_id",
         "kind": "event_type",
-        "partition_key": "item.partition_key",
-        "fence": "CASE WHEN event_type = 'DrainSnapshot' THEN item.last_fence END",
-        "next_attempt": f"CASE WHEN {came} THEN item.attempt END",
+        "fence": f"CASE WHEN {left} THEN item.last_fence END",
+        "attempt": f"CASE WHEN {came} THEN item.attempt END",
         "queued_at": f"CASE WHEN event_type = 'Redriven' THEN timestamp WHEN {came} "
         "AND NOT item.dead THEN greatest(timestamp, item.available_at) END",
     }
@@ -105,41 +114,36 @@ def _moved(sql: Dialect) -> str:
         "(SELECT shard, sequence, timestamp, epoch, principal, event_type, "
         f"{sql.each('items')} AS item FROM $new WHERE event_type IN ({_MOVES})) AS moves"
     )
-    return rows_like(_TOUCH, values, source)
+    after = {n: n for n in ("timestamp", "sequence", "epoch", "principal")}
+    after |= {"kind": "event_type", "fence": "item.last_fence"}
+    about = {n: f"item.{n}" for n in _ABOUT}
+    return _touch(sql, own, source, about=(came, about), after=(left, after))
 
 
 def _beats(sql: Dialect) -> str:
-    values = {n: n for n in ("shard", "sequence", "fence", "sequence_id", "heartbeats")}
-    values |= {"kind": "'Heartbeat'", "last_heartbeat_at": "beaten_at", "expires_at": "expires_at"}
+    own = {"kind": "'Heartbeat'", "attempt": "CAST(NULL AS INT)"}
+    own |= {"queued_at": "CAST(NULL AS TIMESTAMP)"}
     source = (
         "(SELECT shard, item.sequence_id AS sequence_id, item.fence AS fence,"
-        " max(sequence) AS sequence, count(*) AS heartbeats, max(timestamp) AS beaten_at,"
+        " max(sequence) AS sequence, count(*) AS heartbeats, max(timestamp) AS timestamp,"
         " max(item.expires_at) AS expires_at"
         f" FROM (SELECT shard, sequence, timestamp, {sql.each('items')} AS item FROM $new"
         " WHERE event_type = 'Heartbeat') AS beats"
         " GROUP BY shard, item.sequence_id, item.fence) AS beaten"
     )
-    return rows_like(_TOUCH, values, source)
+    after = {n: n for n in ("fence", "timestamp", "sequence", "heartbeats", "expires_at")}
+    return _touch(sql, own, source, after=("1 = 1", after | {"kind": "'Heartbeat'"}))
 
 
-def _carried() -> str:
-    values = {name: name for name in _CARRIED_ON}
-    values |= {
-        "kind": f"'{CARRIED}'",
-        "sequence": "coalesce(granted_sequence, 0)",
-        "next_attempt": "CASE WHEN fence IS NULL THEN attempt END",
-    }
-    return rows_like(_TOUCH, values, "$old")
+def _carried(sql: Dialect) -> str:
+    own = {"kind": f"'{CARRIED}'", "sequence": "coalesce(granted_sequence, 0)"}
+    lease = ("fence IS NOT NULL", {n: n for n in _LEASE})
+    return _touch(sql, own, "$old", about=("1 = 1", {n: n for n in _ABOUT}), lease=lease)
 
 
 def statement(sql: Dialect, *, has_old: bool) -> str:
-    parts = [_singles(), _moved(sql), _beats(sql)] + ([_carried()] if has_old else [])
-    after = sql.pack(
-        "kind", "fence", "timestamp", "sequence", "epoch", "principal", "disposition",
-        "error_message", "error_code", "heartbeats", "last_heartbeat_at", "expires_at",
-    )  # fmt: skip
-    payload = sql.pack("resource_type", "resource_id", "partition_key")
-    arrives = f"kind IN ('Enqueue', 'RestoreSnapshot', '{CARRIED}')"
+    parts = [_singles(sql), _moved(sql), _beats(sql)] + ([_carried(sql)] if has_old else [])
+    in_order = f"OVER ({ITEM_ORDER})"
     return f"""
 WITH touches AS ({" UNION ALL ".join(parts)}),
 starts AS (
@@ -148,21 +152,20 @@ starts AS (
 ),
 newest AS (SELECT shard, max(started_at) AS started_at FROM starts GROUP BY shard),
 lined AS (
-  SELECT *,
-    {sql.last_known(f"CASE WHEN {arrives} THEN {payload} END")} AS about,
-    lag(queued_at) OVER ({ITEM_ORDER}) AS queued_before,
-    lag(next_attempt) OVER ({ITEM_ORDER}) AS attempt_before,
-    lead({after}, 1) OVER ({ITEM_ORDER}) AS next_one,
-    lead({after}, 2) OVER ({ITEM_ORDER}) AS next_two
+  SELECT shard, sequence_id, kind, fence, attempt, queued_at, lease,
+    {sql.last_known("about")} AS about,
+    lag(queued_at) {in_order} AS queued_before, lag(attempt) {in_order} AS attempt_before,
+    lead(kind) {in_order} AS next_kind,
+    lead(after, 1) {in_order} AS next_one, lead(after, 2) {in_order} AS next_two
   FROM touches
 ),
 chosen AS (
-  SELECT *, kind = 'LeaseGranted' OR fence IS NOT NULL AND kind = '{CARRIED}' AS is_lease,
-    CASE WHEN next_one.kind = 'Heartbeat' THEN next_one END AS beat,
-    CASE WHEN next_one.kind = 'Heartbeat' THEN next_two ELSE next_one END AS following
+  SELECT *, lease.lease_id IS NOT NULL AS is_lease,
+    CASE WHEN next_kind = 'Heartbeat' THEN next_one END AS beat,
+    CASE WHEN next_kind = 'Heartbeat' THEN next_two ELSE next_one END AS following
   FROM lined
-  WHERE kind = 'LeaseGranted' OR kind = '{CARRIED}' AND fence IS NOT NULL
-    OR next_one.kind IS NULL AND kind IN ({_WAITING}, '{CARRIED}')
+  WHERE lease.lease_id IS NOT NULL
+    OR next_kind IS NULL AND kind IN ({_WAITING}, '{CARRIED}')
 ),
 ended AS (
   SELECT *, CASE WHEN is_lease AND following.fence = fence THEN
@@ -175,32 +178,29 @@ ended AS (
 
 
 def _result(sql: Dialect) -> str:
-    lease = ("fence", "lease_id", "peer_id", "principal", "proof", "granted_at",
-             "granted_sequence", "lease_ms")  # fmt: skip
-    values = {n: f"CASE WHEN e.is_lease THEN e.{n} END" for n in lease}
     over = "CASE WHEN e.outcome IS NOT NULL THEN e.following.{} END"
     queued = "CASE WHEN e.kind = 'LeaseGranted' THEN e.queued_before ELSE e.queued_at END"
     again = "coalesce(ending.started_at, CASE WHEN e.outcome IS NULL THEN newest.started_at END)"
-    values |= {n: f"e.about.{n}" for n in ("resource_type", "resource_id", "partition_key")}
+    values = {name: f"e.lease.{name}" for name in _LEASE}
+    values |= {name: f"e.about.{name}" for name in _ABOUT}
     values |= {n: over.format(n) for n in ("disposition", "error_message", "error_code")}
     values |= {
         "shard": "e.shard",
         "sequence_id": "e.sequence_id",
-        "attempt": "CASE WHEN e.is_lease THEN e.attempt "
-        "ELSE coalesce(e.next_attempt, e.attempt_before + 1) END",
+        "fence": "CASE WHEN e.is_lease THEN e.fence END",
+        "attempt": "CASE WHEN e.kind = 'Redriven' THEN e.attempt_before + 1 ELSE e.attempt END",
         "queued_at": queued,
-        "last_heartbeat_at": "CASE WHEN e.is_lease THEN "
-        "coalesce(e.beat.last_heartbeat_at, e.last_heartbeat_at) END",
-        "heartbeats": "CASE WHEN e.is_lease THEN CAST(coalesce(e.heartbeats, 0) + "
+        "last_heartbeat_at": "coalesce(e.beat.timestamp, e.lease.last_heartbeat_at)",
+        "heartbeats": "CASE WHEN e.is_lease THEN CAST(coalesce(e.lease.heartbeats, 0) + "
         "coalesce(e.beat.heartbeats, 0) AS INT) END",
-        "expires_at": "CASE WHEN e.is_lease THEN greatest(e.expires_at, e.beat.expires_at, "
-        f"{sql.later(again, 'e.lease_ms')}) END",
+        "expires_at": "CASE WHEN e.is_lease THEN greatest(e.lease.expires_at, e.beat.expires_at, "
+        f"{sql.later(again, 'e.lease.lease_ms')}) END",
         "ended_at": over.format("timestamp"),
         "ended_sequence": over.format("sequence"),
         "outcome": "e.outcome",
         "ended_by": over.format("principal"),
-        "wait_ms": f"CASE WHEN e.is_lease THEN {sql.ms('e.granted_at')} - {sql.ms(queued)} END",
-        "hold_ms": f"{sql.ms(over.format('timestamp'))} - {sql.ms('e.granted_at')}",
+        "wait_ms": f"{sql.ms('e.lease.granted_at')} - {sql.ms(queued)}",
+        "hold_ms": f"{sql.ms(over.format('timestamp'))} - {sql.ms('e.lease.granted_at')}",
         "state": "CASE WHEN e.outcome IS NULL THEN 'open' ELSE 'closed' END",
     }
     chosen = ",\n  ".join(f"{values[name]} AS {name}" for name in names_of(COLUMNS))

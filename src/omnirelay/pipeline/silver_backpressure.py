@@ -2,7 +2,8 @@
 
 The core pauses at `pendingHigh` items and resumes at `pendingLow` (lease/state.py). In between
 nothing changes, so only events at or beyond a mark count, and of those only each first after one of
-the other kind. They are thinned out in blocks of sequences before anything looks at a whole shard.
+the other kind, in shards where somebody reached the high mark at all. They are thinned out in
+blocks of sequences before anything looks at a whole shard.
 
 A closed row is one pause, with the rules of the event that ended it. Each shard has one open row:
 its newest rules, the last event seen as `until_…`, and `from_…` if it is paused now.
@@ -22,8 +23,9 @@ _SHARD_ORDER = "PARTITION BY shard ORDER BY sequence"
 
 
 def statement(sql: Dialect, *, has_old: bool) -> str:
-    rules, marks, seen = ("", "", "")
+    rules, pressed, marks, seen = "", "", "", ""
     if has_old:
+        pressed = "UNION SELECT shard FROM $old WHERE from_at IS NOT NULL"
         rules = "UNION ALL SELECT shard, epoch, pending_high, pending_low FROM $old"
         marks = """UNION ALL SELECT shard, coalesce(from_sequence, 0), from_at, epoch, pending_high,
     pending_low, CASE WHEN from_at IS NULL THEN 0 ELSE 1 END FROM $old"""
@@ -37,11 +39,18 @@ WITH rules AS (
   WHERE event_type = 'EpochStarted'
   {rules}
 ),
-marked AS (
-  SELECT /*+ BROADCAST(r) */ e.shard, e.sequence, e.timestamp AS marked_at, e.epoch,
-    r.pending_high, r.pending_low,
-    CASE WHEN r.pending_high > 0 AND e.pending >= r.pending_high THEN 1 ELSE 0 END AS mark
+pressed AS (
+  SELECT /*+ BROADCAST(r) */ DISTINCT e.shard
   FROM $new AS e JOIN rules AS r ON r.shard = e.shard AND r.epoch = e.epoch
+  WHERE r.pending_high > 0 AND e.pending >= r.pending_high
+  {pressed}
+),
+marked AS (
+  SELECT /*+ BROADCAST(r), BROADCAST(pressed) */
+    e.shard, e.sequence, e.timestamp AS marked_at, e.epoch, r.pending_high, r.pending_low,
+    CASE WHEN r.pending_high > 0 AND e.pending >= r.pending_high THEN 1 ELSE 0 END AS mark
+  FROM $new AS e JOIN pressed ON pressed.shard = e.shard
+  JOIN rules AS r ON r.shard = e.shard AND r.epoch = e.epoch
   WHERE r.pending_high > 0 AND (e.pending >= r.pending_high OR e.pending <= r.pending_low)
     OR r.pending_high = 0 AND e.event_type = 'EpochStarted'
 ),

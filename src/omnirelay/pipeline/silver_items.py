@@ -9,7 +9,7 @@ time of its death, and stays open because redrive or purge may follow.
 # ruff: noqa: S608 - put together from constants; no value from outside comes into the text
 
 from omnirelay.pipeline.datasets import EVENTS, Change, Dataset, Expectation, Step
-from omnirelay.pipeline.sql import ITEM_ORDER, SPARK, Dialect, names_of, rows_like, run_sql
+from omnirelay.pipeline.sql import ITEM_ORDER, SPARK, Dialect, names_of, run_sql
 
 COLUMNS = (
     "shard string, sequence_id bigint, origin string, resource_type string, resource_id string,"
@@ -19,102 +19,99 @@ COLUMNS = (
     " last_error_code string, arrived string, total_ms bigint, state string"
 )
 CARRIED = "Carried"
-_ARRIVES = f"kind IN ('Enqueue', 'RestoreSnapshot', '{CARRIED}')"
 _SINGLE = "'Enqueue', 'LeaseGranted', 'Completed', 'Failed', 'Expired'"
 _MOVES = "'DrainSnapshot', 'RestoreSnapshot', 'Redriven', 'Purged'"
 
-_TOUCH = {
-    "shard": "string",
-    "sequence_id": "bigint",
-    "sequence": "bigint",
-    "kind": "string",
-    "timestamp": "timestamp",
+_TOUCH = ("shard", "sequence_id", "sequence", "kind", "timestamp", "fate")
+_ARRIVAL = {
     "origin": "string",
     "resource_type": "string",
     "resource_id": "string",
     "partition_key": "string",
     "priority": "int",
+    "request_id": "string",
     "enqueued_at": "timestamp",
     "enqueued_sequence": "bigint",
     "enqueued_by": "string",
-    "request_id": "string",
-    "attempts": "int",
+    "arrived": "string",
+    "attempts": "bigint",
     "first_granted_at": "timestamp",
     "ended_at": "timestamp",
     "ended_sequence": "bigint",
-    "fate": "string",
-    "error_message": "string",
-    "error_code": "string",
-    "arrived": "string",
 }
+"""What an item brings along; of one that an earlier step left open, also what became of it."""
+_ERROR = {"error_message": "string", "error_code": "string"}
 _PAYLOAD = ("resource_type", "resource_id", "partition_key", "priority", "request_id")
 
 
-def _singles() -> str:
-    values = {n: n for n in ("shard", "sequence_id", "sequence", "timestamp")}
-    values |= {n: n for n in ("error_message", "error_code", *_PAYLOAD)}
-    values |= {
+def _touch(
+    sql: Dialect, own: dict[str, str], source: str, **packs: tuple[str, dict[str, str]]
+) -> str:
+    """Rows of one kind; each pack is when it is there and what of it has another name here."""
+    values = {name: own.get(name, name) for name in _TOUCH}
+    for name, fields in (("arrival", _ARRIVAL), ("error", _ERROR)):
+        when, given = packs[name]
+        values[name] = sql.packed(fields, given, when)
+    chosen = ", ".join(f"{value} AS {name}" for name, value in values.items())
+    return f"SELECT {chosen} FROM {source}"
+
+
+def _singles(sql: Dialect) -> str:
+    own = {
         "kind": "event_type",
-        "enqueued_at": "timestamp",
-        "enqueued_sequence": "sequence",
-        "enqueued_by": "principal",
         "fate": "CASE WHEN event_type = 'Completed' THEN 'completed' "
         "WHEN disposition = 'deadLettered' THEN 'deadLettered' END",
-        "ended_at": "timestamp",
-        "ended_sequence": "sequence",
-        "arrived": "'enqueue'",
     }
-    return rows_like(_TOUCH, values, f"$new WHERE event_type IN ({_SINGLE})")
+    arrival = {n: n for n in _PAYLOAD} | {"arrived": "'enqueue'", "enqueued_by": "principal"}
+    arrival |= {"enqueued_at": "timestamp", "enqueued_sequence": "sequence"}
+    tells = "event_type IN ('Enqueue', 'Failed', 'Expired')"
+    return _touch(
+        sql,
+        own,
+        f"$new WHERE event_type IN ({_SINGLE})",
+        arrival=("event_type = 'Enqueue'", arrival),
+        error=(tells, {n: n for n in _ERROR}),
+    )
 
 
 def _moved(sql: Dialect) -> str:
-    values = {n: n for n in ("shard", "sequence", "timestamp")}
-    item = ("sequence_id", "origin", "enqueued_at", "error_message", "error_code", *_PAYLOAD)
-    values |= {n: f"item.{n}" for n in item}
-    values |= {
+    came = "event_type = 'RestoreSnapshot'"
+    own = {
+        "sequence_id": "item.sequence_id",
         "kind": "event_type",
-        "enqueued_sequence": "sequence",
-        "enqueued_by": "principal",
         "fate": "CASE WHEN event_type = 'DrainSnapshot' THEN 'drained' WHEN event_type = 'Purged' "
-        "THEN 'purged' WHEN event_type = 'RestoreSnapshot' AND item.dead THEN 'deadLettered' END",
-        "ended_at": "timestamp",
-        "ended_sequence": "sequence",
-        "arrived": "'restore'",
+        f"THEN 'purged' WHEN {came} AND item.dead THEN 'deadLettered' END",
     }
+    arrival = {n: f"item.{n}" for n in ("origin", "enqueued_at", *_PAYLOAD)}
+    arrival |= {"enqueued_sequence": "sequence", "enqueued_by": "principal"}
     source = (
         "(SELECT shard, sequence, timestamp, principal, event_type, "
         f"{sql.each('items')} AS item FROM $new WHERE event_type IN ({_MOVES})) AS moves"
     )
-    return rows_like(_TOUCH, values, source)
+    error = (came, {n: f"item.{n}" for n in _ERROR})
+    return _touch(sql, own, source, arrival=(came, arrival | {"arrived": "'restore'"}), error=error)
 
 
-def _carried() -> str:
-    values = {name: name for name in _TOUCH if name in names_of(COLUMNS)}
-    values |= {
-        "kind": f"'{CARRIED}'",
-        "sequence": "enqueued_sequence",
-        "error_message": "last_error_message",
-        "error_code": "last_error_code",
-    }
-    return rows_like(_TOUCH, values, "$old")
+def _carried(sql: Dialect) -> str:
+    own = {"kind": f"'{CARRIED}'", "sequence": "enqueued_sequence", "timestamp": "enqueued_at"}
+    arrival = ("1 = 1", {n: n for n in _ARRIVAL})
+    error = ("1 = 1", {n: f"last_{n}" for n in _ERROR})
+    return _touch(sql, own, "$old", arrival=arrival, error=error)
 
 
 def statement(sql: Dialect, *, has_old: bool) -> str:
-    parts = [_singles(), _moved(sql)] + ([_carried()] if has_old else [])
-    arrival = sql.pack(
-        "origin", *_PAYLOAD, "enqueued_at", "enqueued_sequence", "enqueued_by", "arrived",
-        "grants - coalesce(attempts, 0) AS grants_before",
-        "coalesce(first_granted_at, CASE WHEN next_kind = 'LeaseGranted' THEN next_at "
-        "WHEN next_kind = 'Redriven' AND second_kind = 'LeaseGranted' THEN second_at END) "
-        "AS first_granted_at",
-    )  # fmt: skip
-    tells = f"{_ARRIVES} OR kind IN ('Failed', 'Expired')"
-    error = sql.pack("error_message", "error_code")
+    parts = [_singles(sql), _moved(sql)] + ([_carried(sql)] if has_old else [])
     window = f"OVER ({ITEM_ORDER})"
+    arrives = "arriving IS NOT NULL"
+    first = """coalesce(first_before, CASE WHEN next_kind = 'LeaseGranted' THEN next_at
+        WHEN next_kind = 'Redriven' AND second_kind = 'LeaseGranted' THEN second_at END)"""
     return f"""
 WITH touches AS ({" UNION ALL ".join(parts)}),
 lined AS (
-  SELECT *,
+  SELECT shard, sequence_id, sequence, kind, timestamp, fate,
+    arrival.enqueued_sequence AS arriving, arrival.attempts AS attempts_before,
+    arrival.first_granted_at AS first_before,
+    {sql.last_known("arrival")} AS arrival, {sql.last_known("error")} AS error,
     sum(CASE WHEN kind = 'LeaseGranted' THEN 1 ELSE 0 END)
       OVER ({ITEM_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS grants,
     lead(kind, 1) {window} AS next_kind, lead(timestamp, 1) {window} AS next_at,
@@ -122,9 +119,10 @@ lined AS (
   FROM touches
 ),
 told AS (
-  SELECT shard, sequence_id, kind, grants, next_kind, fate, ended_at, ended_sequence,
-    {sql.last_known(f"CASE WHEN {_ARRIVES} THEN {arrival} END")} AS arrival,
-    {sql.last_known(f"CASE WHEN {tells} THEN {error} END")} AS error
+  SELECT shard, sequence_id, sequence, kind, timestamp, fate, arrival, error, grants, next_kind,
+    {sql.last_known(f"CASE WHEN {arrives} THEN grants - coalesce(attempts_before, 0) END")}
+      AS grants_before,
+    {sql.last_known(f"CASE WHEN {arrives} THEN {first} END")} AS first_granted_at
   FROM lined
 )
 {_result(sql)}
@@ -134,18 +132,24 @@ WHERE t.arrival.enqueued_sequence IS NOT NULL
 
 
 def _result(sql: Dialect) -> str:
-    ended = "CASE WHEN t.fate IS NOT NULL THEN t.ended_at END"
+    def ended(at: str, before: str) -> str:
+        return (
+            f"CASE WHEN t.kind = '{CARRIED}' THEN t.arrival.{before} "
+            f"WHEN t.fate IS NOT NULL THEN t.{at} END"
+        )
+
     values = {name: f"t.arrival.{name}" for name in names_of(COLUMNS)}
     values |= {
         "shard": "t.shard",
         "sequence_id": "t.sequence_id",
-        "attempts": "CAST(t.grants - t.arrival.grants_before AS INT)",
-        "ended_at": ended,
-        "ended_sequence": "CASE WHEN t.fate IS NOT NULL THEN t.ended_sequence END",
+        "attempts": "CAST(t.grants - t.grants_before AS INT)",
+        "first_granted_at": "CASE WHEN t.grants > t.grants_before THEN t.first_granted_at END",
+        "ended_at": ended("timestamp", "ended_at"),
+        "ended_sequence": ended("sequence", "ended_sequence"),
         "fate": "t.fate",
         "last_error_message": "t.error.error_message",
         "last_error_code": "t.error.error_code",
-        "total_ms": f"{sql.ms(ended)} - {sql.ms('t.arrival.enqueued_at')}",
+        "total_ms": f"{sql.ms(ended('timestamp', 'ended_at'))} - {sql.ms('t.arrival.enqueued_at')}",
         "state": "CASE WHEN t.fate IN ('completed', 'drained', 'purged') "
         "THEN 'closed' ELSE 'open' END",
     }

@@ -33,6 +33,14 @@ class Dialect:
             return "named_struct(" + ", ".join(f"'{name}', {value}" for value, name in pairs) + ")"
         return "struct_pack(" + ", ".join(f"{name} := {value}" for value, name in pairs) + ")"
 
+    def packed(self, fields: Mapping[str, str], values: Mapping[str, str], when: str) -> str:
+        """All `fields` (name to type) as one value where `when` holds, else null; so that a row
+        that has none of them carries none of them through a shuffle."""
+        chosen = (
+            f"CAST({values.get(name, 'NULL')} AS {kind}) AS {name}" for name, kind in fields.items()
+        )
+        return f"CASE WHEN {when} THEN {self.pack(*chosen)} END"
+
     def last_known(self, value: str, order: str = ITEM_ORDER) -> str:
         """The newest value up to this row that is not null."""
         frame = f"({order} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
@@ -55,6 +63,19 @@ class Dialect:
         if self.is_spark:
             return f"CAST(get_json_object({json}, '$$.{member}') AS BIGINT)"
         return f"CAST(json_extract_string({json}, '$$.{member}') AS BIGINT)"
+
+    def sorted_list(self, values: str) -> str:
+        """An aggregate: all values that are not null, least first."""
+        if self.is_spark:
+            return f"sort_array(collect_list({values}))"
+        return f"list(({values}) ORDER BY {values}) FILTER (WHERE {values} IS NOT NULL)"
+
+    def nth(self, values: str, place: str) -> str:
+        """Counted from 1; null beyond the end."""
+        return f"get({values}, {place} - 1)" if self.is_spark else f"({values})[{place}]"
+
+    def length(self, values: str) -> str:
+        return f"size({values})" if self.is_spark else f"len({values})"
 
     def minutes(self, first: str, last: str) -> str:
         """One row for each minute that holds a moment from `first` to `last`."""
