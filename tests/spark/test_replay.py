@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import omnirelay
@@ -26,9 +28,6 @@ ONE = HISTORIES[7]
 @pytest.fixture(scope="module")
 def events(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> "DataFrame":
     """All of them in one table, in no order."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     folder = tmp_path_factory.mktemp("events")
     table = pa.Table.from_batches([batch_of(one.envelopes()) for one in HISTORIES])
     order = [("envelope_checksum", "ascending")]
@@ -54,6 +53,29 @@ def test_a_state_as_of_a_time_holds_all_that_happened_by_then(events: "DataFrame
     state = rebuild(events, Moment(shard=ONE.shard, time=to_time(middle)))[ONE.shard]
     wanted = fold(entry for entry in ONE.queue.journal if entry[0] <= middle)
     assert facts(state) == facts(wanted)
+
+
+def test_shards_in_files_of_their_own_are_rebuilt_by_whoever_reads_them(
+    events: "DataFrame", tmp_path: Path
+) -> None:
+    files = {}
+    for one in HISTORIES[:4]:
+        rows = batch_of(one.envelopes())
+        files[one.shard] = [str(tmp_path / f"{one.shard}-{half}.parquet") for half in (0, 1)]
+        halves = (rows.slice(0, 12), rows.slice(12))
+        for path, half in zip(files[one.shard], halves, strict=True):
+            pq.write_table(pa.Table.from_batches([half]), path)
+    states = rebuild(events, Moment(), files)
+    for one in HISTORIES[:4]:
+        assert facts(states[one.shard]) == facts(one.queue.state), one.shard
+    (first, *_) = HISTORIES
+    time = to_time(first.queue.journal[14][0])
+    for moment in (Moment(shard=first.shard, sequence=15), Moment(shard=first.shard, time=time)):
+        (state,) = rebuild(events, moment, files).values()
+        assert facts(state) == facts(rebuild(events, moment)[first.shard])
+    holed = {first.shard: files[first.shard][1:]}
+    with pytest.raises(InvalidArgument, match="what is kept begins at sequence 13"):
+        rebuild(events, Moment(shard=first.shard), holed)
 
 
 # -- files --------------------------------------------------------------------------------------

@@ -67,11 +67,11 @@ def replay(
     moment = Moment(shard=shard, sequence=at_sequence, time=_time(at_time))
     place.check_lossless()
     with spark_on(master) as session:
-        events = place.events(session)
+        events, files = place.events(session), place.files(session)
         if to is not None:
-            _say_written(write_files(events, moment, to), json=json)
+            _say_written(write_files(events, moment, to, files=files), json=json)
             return
-        states = rebuild(events, moment)
+        states = rebuild(events, moment, files)
     if compare is not None:
         _compare(compare, states, token=token, json=json)
     else:

@@ -14,6 +14,7 @@ import msgspec
 from omnirelay.lease.image import Part, thaw
 from omnirelay.lease.state import QueueState
 from omnirelay.model.errors import Corrupt, InvalidArgument
+from omnirelay.pipeline.replay_files import Bounds, Files, folded_files
 from omnirelay.pipeline.replay_fold import FOLDED, OUTCOME, Wanted, fold_shards
 
 if TYPE_CHECKING:
@@ -51,10 +52,13 @@ class Moment:
         return events
 
 
-def rebuild(events: "DataFrame", moment: Moment) -> dict[str, QueueState]:
-    """The state of each shard. Raises Corrupt for a range that is damaged, InvalidArgument for a
-    moment or shard that the events do not have."""
-    with _folded(events, moment, "state") as folded:
+def rebuild(
+    events: "DataFrame", moment: Moment, files: Files | None = None
+) -> dict[str, QueueState]:
+    """The state of each shard, read from `files` where they are known to hold the same events.
+    Raises Corrupt for a range that is damaged, InvalidArgument for a moment or shard that the
+    events do not have."""
+    with _folded(events, moment, "state", files=files) as folded:
         parts: dict[str, list[Part]] = {shard: [] for shard in folded.ends}
         for row in folded.rows("state"):
             parts[row.shard].append(_part.decode(bytes(row.body)))
@@ -70,13 +74,18 @@ class Written:
 
 
 def write_files(
-    events: "DataFrame", moment: Moment, to: Path, *, include_dead: bool = True
+    events: "DataFrame",
+    moment: Moment,
+    to: Path,
+    *,
+    files: Files | None = None,
+    include_dead: bool = True,
 ) -> list[Written]:
     """Drain files that `restore` takes: `to` itself if there is one shard, else one a shard in the
     folder `to`. Nothing is written before every shard is known to be whole."""
     if to.is_file():
         raise _taken(to)
-    with _folded(events, moment, "items", include_dead=include_dead) as folded:
+    with _folded(events, moment, "items", files=files, include_dead=include_dead) as folded:
         paths = _paths(sorted(folded.ends), to)
         for path in paths.values():
             _make(path)
@@ -141,22 +150,25 @@ class OutcomeRow:
 
 @contextmanager
 def _folded(
-    events: "DataFrame", moment: Moment, wanted: Wanted, *, include_dead: bool = True
+    events: "DataFrame",
+    moment: Moment,
+    wanted: Wanted,
+    *,
+    files: Files | None = None,
+    include_dead: bool = True,
 ) -> Iterator[Folded]:
     from pyspark.storagelevel import StorageLevel
 
-    names = [name.strip() for name in FOLDED.split(",")]
-    tasks = _cores(events) * TASKS_PER_CORE
-    sorted_rows = (
-        moment.of(events)
-        .select(*names)
-        .repartition(tasks, "shard")
-        .sortWithinPartitions("shard", "sequence")
-    )
-    fold = partial(fold_shards, wanted=wanted, include_dead=include_dead)
+    if files is None:
+        outcome = _outcome(events, moment, wanted, include_dead=include_dead)
+    else:
+        bounds = Bounds(moment.shard, moment.sequence, moment.time)
+        outcome = folded_files(
+            events.sparkSession, files, bounds, wanted, include_dead=include_dead
+        )
     # Kept on disk: all shards are folded at once, and read afterwards one by one, which a driver
     # of any size can do.
-    outcome = sorted_rows.mapInArrow(fold, OUTCOME).persist(StorageLevel.DISK_ONLY)
+    outcome = outcome.persist(StorageLevel.DISK_ONLY)
     try:
         folded = Folded(outcome, {})
         said = outcome.where("kind IN ('end', 'damaged', 'pruned')").collect()
@@ -167,6 +179,22 @@ def _folded(
         yield folded
     finally:
         outcome.unpersist()
+
+
+def _outcome(
+    events: "DataFrame", moment: Moment, wanted: Wanted, *, include_dead: bool
+) -> "DataFrame":
+    """Of rows that lie anywhere, in any order."""
+    names = [name.strip() for name in FOLDED.split(",")]
+    tasks = _cores(events) * TASKS_PER_CORE
+    sorted_rows = (
+        moment.of(events)
+        .select(*names)
+        .repartition(tasks, "shard")
+        .sortWithinPartitions("shard", "sequence")
+    )
+    fold = partial(fold_shards, wanted=wanted, include_dead=include_dead)
+    return sorted_rows.mapInArrow(fold, OUTCOME)
 
 
 def _cores(events: "DataFrame") -> int:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from omnirelay.model.errors import InvalidOption, Unavailable
 from omnirelay.pipeline.address import is_node
+from omnirelay.pipeline.replay_files import Files, of_archive, of_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,6 +45,17 @@ class Place:
         assert self.archive is not None
         # Of a damaged segment nothing comes: the fold finds the hole, and names it.
         return archived_events(session, self.archive)
+
+    def files(self, session: "SparkSession") -> Files | None:
+        """Where a shard's rows lie in files of their own; None: read `events`."""
+        if self.archive is not None:
+            return of_archive(self.archive)
+        if self.tables is None:
+            return None
+        from omnirelay.pipeline.delta import DeltaTables
+
+        table = DeltaTables(session, self.tables).open(TABLE)
+        return None if table is None else of_table(table)
 
 
 def _of_tables(session: "SparkSession", folder: str) -> "DataFrame":
