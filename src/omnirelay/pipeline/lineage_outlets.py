@@ -101,11 +101,9 @@ class HttpOutlet:
         pass
 
     def send(self, event: RunEvent) -> None:
-        import requests
-
         try:
             self._transport.emit(event)
-        except requests.RequestException as error:
+        except OSError as error:  # all that `requests` raises is one
             raise Unavailable(f"{self._url} does not take lineage: {error}") from error
 
     def settle(self) -> int:

@@ -106,20 +106,27 @@ def _journal_state(path: str, shard: str, upto: int) -> QueueState:
 
 
 async def _fold_to(reader: JournalBackend, upto: int) -> QueueState:
+    """If the journal ends before, the difference of the sequences will say so."""
     state, chain = QueueState(), Chain(reader.shard)
     while state.sequence < upto:
         bodies = await reader.read(chain.last, limits.READ_ENVELOPES_MAX)
         if not bodies:
-            break  # it ends before; the difference of the sequences will say so
-        for envelope in chain.accept_all(bodies):
-            if envelope.last <= upto:
-                replay(state, envelope)
-                continue
-            for number, record in envelope.numbered():
-                if number <= upto:
-                    evolve(state, record, envelope.time)
             break
+        for body in bodies:
+            _fold_envelope(state, chain, body, upto)
     return state
+
+
+def _fold_envelope(state: QueueState, chain: Chain, body: bytes, upto: int) -> None:
+    if state.sequence >= upto:
+        return
+    envelope = chain.accept(body)
+    if envelope.last <= upto:
+        replay(state, envelope)
+        return
+    for number, record in envelope.numbered():
+        if number <= upto:
+            evolve(state, record, envelope.time)
 
 
 # -- a node -------------------------------------------------------------------------------------
