@@ -140,7 +140,7 @@ def duckdb_tables_and_audit(bench: Bench) -> float:
 
     from omnirelay.pipeline.checks import CHECKS, views
     from omnirelay.pipeline.sql import DUCKDB, DUCKDB_MACROS
-    from omnirelay.pipeline.sql_texts import full_texts
+    from omnirelay.testing.table_texts import full_texts
 
     with tempfile.TemporaryDirectory(dir=bench.folder) as target:
         db = duckdb.connect(f"{target}/duck.db")

@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from omnirelay.pipeline.datasets import EVENTS, Dataset, all_datasets
 from omnirelay.pipeline.decode_types import SCHEMA
-from omnirelay.pipeline.rows import rows_of
 from omnirelay.pipeline.sql import DUCKDB, DUCKDB_MACROS, named_sql
-from omnirelay.pipeline.sql_texts import TEXTS
+from omnirelay.testing.event_rows import rows_of
+from omnirelay.testing.table_texts import TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,8 +8,8 @@ from typing import Any
 import apsw
 
 from omnirelay.journal.format import Sealed, unseal
-from omnirelay.pipeline.rows import rows_of
 from omnirelay.stores.sqlite import SqliteJournal
+from omnirelay.testing.event_rows import rows_of
 
 
 def append(path: Path, envelopes: Sequence[Sealed]) -> None:

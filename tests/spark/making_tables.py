@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from omnirelay.journal.format import Envelope
 from omnirelay.pipeline.datasets import EVENTS, Dataset, Step, all_datasets
-from omnirelay.pipeline.rows import rows_of
 from omnirelay.pipeline.schema import EVENT_DDL
+from omnirelay.testing.event_rows import rows_of
 
 if TYPE_CHECKING:
     from pathlib import Path

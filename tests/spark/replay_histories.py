@@ -16,7 +16,7 @@ from omnirelay.lease.state import Held, QueueState
 from omnirelay.model.errors import OmniRelayError
 from omnirelay.model.items import Payload, PendingItem, Token
 from omnirelay.pipeline.decode_types import SCHEMA
-from omnirelay.pipeline.rows import Row, rows_of
+from omnirelay.testing.event_rows import Row, rows_of
 from omnirelay.testing.folded import FoldedQueue, numbered_lease_id
 
 BEGIN = 1_700_000_000_000

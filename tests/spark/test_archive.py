@@ -27,7 +27,6 @@ from omnirelay.pipeline.archive_reading import (
 )
 from omnirelay.pipeline.decode import Part
 from omnirelay.pipeline.offsets import Span, held
-from omnirelay.pipeline.rows import rows_of
 from omnirelay.pipeline.segment import (
     Manifest,
     Segment,
@@ -38,6 +37,7 @@ from omnirelay.pipeline.segment import (
 )
 from omnirelay.stores.sqlite_positions import SqliteCheckpoints
 from omnirelay.testing.envelopes import Scribe
+from omnirelay.testing.event_rows import rows_of
 from tests.spark.journals import append
 
 STEPS = [

@@ -13,9 +13,9 @@ from omnirelay.lease.records import Record
 from omnirelay.model.errors import InvalidArgument
 from omnirelay.pipeline.decode import EVENT_TYPES, Part, batch_of
 from omnirelay.pipeline.decode_types import SCHEMA
-from omnirelay.pipeline.rows import rows_of
 from omnirelay.pipeline.schema import EVENT
 from omnirelay.testing.envelopes import Scribe
+from omnirelay.testing.event_rows import rows_of
 from tests.spark.record_strategies import BY_KIND, envelopes
 
 

@@ -2,7 +2,7 @@
 kind at a time, so that Python builds columns and never a row.
 
 Exact because it reads with the core's eyes: what `journal.format.unseal` makes of an envelope is
-what `pipeline.rows.rows_of` would say of it (docs/adr/0009).
+what `testing.event_rows.rows_of` would say of it (docs/adr/0009).
 """
 
 from collections.abc import Callable, Collection, Sequence

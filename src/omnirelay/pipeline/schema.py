@@ -61,6 +61,6 @@ EVENT: dict[str, str] = {
     "schema_version": "int",
 }
 """A member that the journal leaves out because it is a default is written out here (principal
-`anonymous`, attempt 1 of an Enqueue, priority 0), except times and counts that mean "none": null."""
+`anonymous`, attempt 1 of an Enqueue, priority 0); times and counts that mean "none" are null."""
 
 EVENT_DDL = ", ".join(f"{name} {kind}" for name, kind in EVENT.items())

@@ -60,7 +60,12 @@ thinned AS (
   ) AS blocks WHERE before IS NULL OR before <> mark
   {marks}
 ),
-turns AS (
+{_pauses(seen)}"""
+
+
+def _pauses(seen: str) -> str:
+    """From each turn to the next, and what the shard is under now."""
+    return f"""turns AS (
   SELECT shard, sequence, marked_at, epoch, pending_high, pending_low, mark FROM (
     SELECT *, lag(mark) OVER ({_SHARD_ORDER}) AS before FROM thinned
   ) AS shards WHERE coalesce(before, 0) <> mark

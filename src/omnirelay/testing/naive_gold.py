@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from itertools import product
 from math import ceil
 from typing import Any
 
@@ -52,17 +53,14 @@ def _lineage(shard: NaiveShard) -> list[Row]:
         resource = f"{payload.resource_type}:{payload.resource_id}"
         inputs = _named(payload.attributes, "lineage.inputs")
         outputs = _named(payload.attributes, "lineage.outputs")
+        edges: dict[tuple[str, str], str] = {}
+        for name in inputs:
+            makers = [m for at, n, m in made if n == name and at < lease["granted_sequence"]]
+            edges |= {(maker, resource): "order" for maker in makers[-1:]}
         if inputs or outputs:
-            edges = {
-                (source, target): "attributes"
-                for source in inputs or [resource]
-                for target in outputs or [resource]
-            }
-            for name in inputs:
-                makers = [m for at, n, m in made if n == name and at < lease["granted_sequence"]]
-                if makers:
-                    edges.setdefault((makers[-1], resource), "order")
-            rows += [_edge(lease, pair, why) for pair, why in edges.items() if pair[0] != pair[1]]
+            pairs = product(inputs or [resource], outputs or [resource])
+            edges |= dict.fromkeys(pairs, "attributes")
+        rows += [_edge(lease, pair, why) for pair, why in edges.items() if pair[0] != pair[1]]
         made += [(lease["ended_sequence"], name, resource) for name in outputs]
     return rows
 
