@@ -21,6 +21,9 @@ CLEAN = "clean"
 DAMAGED = "findings"
 EVENTS_VIEW = "lease_events"
 SHARDS_VIEW = "audit_shards"
+# What Spark would infer from our long CASEs doubles with every renamed column, until planning takes
+# all its memory; the statements need none of it.
+_INFERENCE = "spark.sql.constraintPropagation.enabled"
 SHARDS_DDL = (
     "shard string, first_sequence bigint, last_sequence bigint, events bigint, origin string,"
     " is_serialised int, is_bare int"
@@ -110,6 +113,8 @@ def audit(
 @contextmanager
 def _views(session: "SparkSession", events: "DataFrame") -> "Iterator[list[ShardSeen]]":
     made: list[str] = []
+    inferred = session.conf.get(_INFERENCE, "true")
+    session.conf.set(_INFERENCE, "false")
     try:
         events.createOrReplaceTempView(EVENTS_VIEW)
         made.append(EVENTS_VIEW)
@@ -120,6 +125,7 @@ def _views(session: "SparkSession", events: "DataFrame") -> "Iterator[list[Shard
         session.createDataFrame(rows, SHARDS_DDL).createOrReplaceTempView(SHARDS_VIEW)
         yield sorted((ShardSeen(*row) for row in rows), key=lambda one: one.shard)
     finally:
+        session.conf.set(_INFERENCE, inferred)
         for name in made:
             session.catalog.dropTempView(name)
 
