@@ -35,7 +35,10 @@ def test_every_kind_of_damage_is_found_at_its_place_and_nothing_else_is_claimed(
     found = audit(spark, Evidence(spark.createDataFrame(events))).findings
     named = {(one.check, one.shard, one.sequence) for one in found}
     assert complaints(named, planted) == []
-    assert named == found_by_duckdb(events), "the same text says the same in another engine"
+    # Two events with one sequence have no order, so what follows from them is left to the engine.
+    tied = planted["duplicate"].shard
+    others = {one for one in found_by_duckdb(events) if one[1] != tied}
+    assert {one for one in named if one[1] != tied} == others, "one text, two engines, one answer"
 
 
 @pytest.mark.timeout(60)

@@ -113,7 +113,7 @@ def audit(
 @contextmanager
 def _views(session: "SparkSession", events: "DataFrame") -> "Iterator[list[ShardSeen]]":
     made: list[str] = []
-    inferred = session.conf.get(_INFERENCE, "true")
+    inferred = session.conf.get(_INFERENCE, "true") or "true"
     session.conf.set(_INFERENCE, "false")
     try:
         events.createOrReplaceTempView(EVENTS_VIEW)
