@@ -1,6 +1,7 @@
 """The one way to a Spark session: local by default, a cluster or Spark Connect by address."""
 
 import os
+import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 APP = "omnirelay-pipeline"
+_LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?")
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
@@ -80,9 +82,19 @@ def _of_a_query() -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         _PUSHDOWN: "true",
         "spark.sql.sources.partitionOverwriteMode": "dynamic",
-        # Pictures and tables of a laptop do not want 200 tasks a shuffle; a cluster merges them.
         "spark.sql.adaptive.enabled": "true",
+        # What it would infer from our long cases takes longer to plan than it saves.
+        "spark.sql.constraintPropagation.enabled": "false",
     }
+
+
+def _of_this_machine(master: str) -> dict[str, str]:
+    """Tables of a laptop do not want 200 tasks a shuffle."""
+    local = _LOCAL.fullmatch(master)
+    if local is None:
+        return {}
+    cores = os.cpu_count() or 1 if local[1] in (None, "*") else int(local[1])
+    return {"spark.sql.shuffle.partitions": str(max(4, 4 * cores))}
 
 
 def _ours(options: SessionOptions) -> dict[str, str]:
@@ -93,6 +105,7 @@ def _ours(options: SessionOptions) -> dict[str, str]:
     quiet = f"-Dlog4j2.configurationFile={here.with_name('log4j2.properties').as_uri()}"
     return {
         **_of_a_query(),
+        **_of_this_machine(options.master),
         **({"spark.driver.host": "127.0.0.1"} if _is_here(options.master) else {}),
         "spark.driver.memory": options.memory,
         "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Xshare:auto {quiet}",
