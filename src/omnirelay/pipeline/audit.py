@@ -12,7 +12,7 @@ import msgspec
 from omnirelay.model.items import to_time
 from omnirelay.model.limits import AUDIT_FINDINGS_MAX
 from omnirelay.model.ports import Clock, Ids, RandomIds, SystemClock
-from omnirelay.pipeline.checks import CHECKS, Check, views
+from omnirelay.pipeline.checks import CHECKS, KEPT, Check, views
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -113,19 +113,25 @@ def audit(
 @contextmanager
 def _views(session: "SparkSession", events: "DataFrame") -> "Iterator[list[ShardSeen]]":
     made: list[str] = []
+    kept: list[DataFrame] = []
     inferred = session.conf.get(_INFERENCE, "true") or "true"
     session.conf.set(_INFERENCE, "false")
     try:
         events.createOrReplaceTempView(EVENTS_VIEW)
         made.append(EVENTS_VIEW)
         for name, sql in views().items():
-            session.sql(sql).createOrReplaceTempView(name)
+            frame = session.sql(sql)
+            if name in KEPT and name != SHARDS_VIEW:
+                kept.append(frame.persist())
+            frame.createOrReplaceTempView(name)
             made.append(name)
         rows = [tuple(row) for row in session.table(SHARDS_VIEW).collect()]
         session.createDataFrame(rows, SHARDS_DDL).createOrReplaceTempView(SHARDS_VIEW)
         yield sorted((ShardSeen(*row) for row in rows), key=lambda one: one.shard)
     finally:
         session.conf.set(_INFERENCE, inferred)
+        for frame in kept:
+            frame.unpersist()
         for name in made:
             session.catalog.dropTempView(name)
 
