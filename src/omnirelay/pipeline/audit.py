@@ -21,9 +21,13 @@ CLEAN = "clean"
 DAMAGED = "findings"
 EVENTS_VIEW = "lease_events"
 SHARDS_VIEW = "audit_shards"
-# What Spark would infer from our long CASEs doubles with every renamed column, until planning takes
-# all its memory; the statements need none of it.
-_INFERENCE = "spark.sql.constraintPropagation.enabled"
+_SETTINGS = {
+    # What Spark would infer from our long CASEs doubles with every renamed column, until planning
+    # takes all its memory; the statements need none of it.
+    "spark.sql.constraintPropagation.enabled": "false",
+    # Java compiles no method longer than this: a stage that would be one is better left in parts.
+    "spark.sql.codegen.hugeMethodLimit": "8000",
+}
 SHARDS_DDL = (
     "shard string, first_sequence bigint, last_sequence bigint, events bigint, origin string,"
     " is_serialised int, is_bare int"
@@ -114,8 +118,9 @@ def audit(
 def _views(session: "SparkSession", events: "DataFrame") -> "Iterator[list[ShardSeen]]":
     made: list[str] = []
     kept: list[DataFrame] = []
-    inferred = session.conf.get(_INFERENCE, "true") or "true"
-    session.conf.set(_INFERENCE, "false")
+    before = {name: session.conf.get(name) for name in _SETTINGS}
+    for name, value in _SETTINGS.items():
+        session.conf.set(name, value)
     try:
         events.createOrReplaceTempView(EVENTS_VIEW)
         made.append(EVENTS_VIEW)
@@ -129,7 +134,8 @@ def _views(session: "SparkSession", events: "DataFrame") -> "Iterator[list[Shard
         session.createDataFrame(rows, SHARDS_DDL).createOrReplaceTempView(SHARDS_VIEW)
         yield sorted((ShardSeen(*row) for row in rows), key=lambda one: one.shard)
     finally:
-        session.conf.set(_INFERENCE, inferred)
+        for name, old in before.items():
+            session.conf.set(name, old or _SETTINGS[name])
         for frame in kept:
             frame.unpersist()
         for name in made:
