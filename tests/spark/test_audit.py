@@ -170,6 +170,23 @@ def test_damaged_files_end_with_1_and_name_where(tmp_path: Path) -> None:
     assert not said["ok"]
 
 
+@pytest.mark.usefixtures("spark")
+@pytest.mark.timeout(300)
+def test_an_archive_is_judged_with_what_its_manifests_claim(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    made = synthesize(Plan(events=2400, shards=3, seed=2, to=str(archive), plants=("older-token",)))
+    (flaw,) = (one.planted for one in made.shards if one.planted is not None)
+    (damaged,) = (archive / "synth-0000").glob("*.parquet")
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
+    said = msgspec.json.decode(run("--from", archive, "--json").stdout)
+    found = {(one["check"], one["shard"], one["sequence"]) for one in said["audit"]["findings"]}
+    assert found == {
+        ("quarantine", "synth-0000", 1),
+        ("tail", "synth-0000", 1),
+        (flaw.check, flaw.shard, flaw.sequence),
+    }
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [
