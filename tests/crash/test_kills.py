@@ -12,8 +12,10 @@ _HITS = (1, 2, 7)
 _STEP_DOWN = "sqlite.before_commit=raise:eio@5"
 """What comes by once a term comes by again after this."""
 _ONCE_A_TERM = {"recover.after_snapshot", "shard.before_epoch"}
-_OF_A_QUEUE = sorted(name for name in enumerate_failpoints() if not name.startswith("pipeline."))
-"""Those of the pipeline are met in tests/spark."""
+_OF_A_QUEUE = sorted(
+    name for name in enumerate_failpoints() if not name.startswith(("pipeline.", "archive."))
+)
+"""Those of the pipeline and of archives are met in tests/spark."""
 
 
 def note(found: CrashFigures, **points: int) -> None:

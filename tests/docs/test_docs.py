@@ -48,6 +48,7 @@ def test_every_make_target_that_is_named_exists() -> None:
             assert named is None or named[1] in targets, f"{page.name}: {line}"
 
 
+@pytest.mark.timeout(120)  # a process for each
 def test_every_command_of_ours_that_is_named_exists() -> None:
     named = set()
     for page in PAGES:

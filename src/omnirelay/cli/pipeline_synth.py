@@ -22,7 +22,7 @@ def synth(
             help="sqlite:///file, a file that ends in .jsonl, or the folder of an archive.",
         ),
     ],
-    shards: Annotated[int, typer.Option(min=1)] = 4,
+    shards: Annotated[int, typer.Option(min=1, help="Over how many shards.")] = 4,
     seed: Annotated[int, typer.Option(help="The same seed makes the same bytes.")] = 0,
     plant: Annotated[
         list[str] | None,

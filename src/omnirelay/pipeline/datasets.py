@@ -101,7 +101,7 @@ class Snapshot:
 class TableMoved(OmniRelayError):
     """Somebody committed since the step began. Nothing was written; begin again from there."""
 
-    status = "ABORTED"
+    status = "FAILED_PRECONDITION"
     code = "error.pipeline.table_moved"
 
     def __init__(self, table: str, version: int) -> None:
