@@ -93,7 +93,7 @@ def spark_parquet(bench: Bench) -> float:
     """Spark by itself: the same rows read from the segments and written again."""
     spark = bench.start_spark()
     with tempfile.TemporaryDirectory(dir=bench.folder) as target:
-        source = spark.read.option("recursiveFileLookup", "true").parquet(
+        source = spark.read.options(recursiveFileLookup="true", pathGlobFilter="*.parquet").parquet(
             str(bench.folder / "archive")
         )
         return timed(lambda: source.write.parquet(f"{target}/copy"))
