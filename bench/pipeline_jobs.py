@@ -138,7 +138,7 @@ def duckdb_tables_and_audit(bench: Bench) -> float:
     """The very same statements in DuckDB, over the same segments, each result kept as Parquet."""
     import duckdb
 
-    from omnirelay.pipeline.checks import CHECKS, views
+    from omnirelay.pipeline.checks import CHECKS, in_duckdb, views
     from omnirelay.pipeline.sql import DUCKDB, DUCKDB_MACROS
     from omnirelay.testing.table_texts import full_texts
 
@@ -159,7 +159,7 @@ def duckdb_tables_and_audit(bench: Bench) -> float:
             for name, text in views(duckdb=True).items():
                 db.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {text}")
             for check in CHECKS:
-                assert not db.execute(check.sql).fetchall(), check.name
+                assert not db.execute(in_duckdb(check.sql)).fetchall(), check.name
 
         return timed(work)
 
