@@ -1,4 +1,4 @@
-"""One browser a module; without any, these tests say why they cannot look."""
+"""One browser for all of these tests. Without any they fail, and say why they cannot look."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,7 +14,7 @@ def chromium() -> Chromium:
     try:
         return find()
     except NoChromium as reason:
-        pytest.skip(str(reason))
+        pytest.fail(str(reason))
 
 
 @pytest.fixture

@@ -42,6 +42,7 @@ class TablesInFiles:
         old = None
         if table is not None and dataset.kind != "append":
             old = table.where("state = 'open'") if dataset.kind == "carry" else table
+        assert dataset.advance is not None
         change = dataset.advance(Step(self.spark, new, old, self.tables.get))
         if dataset.kind == "carry":
             assert change.rows is not None

@@ -8,7 +8,7 @@ import msgspec
 
 from omnirelay.pipeline.audit import CLEAN, Audited, Finding, ShardSeen
 from omnirelay.pipeline.checks import CHECKS
-from omnirelay.pipeline.datasets import Change, Commit, Dataset, Step
+from omnirelay.pipeline.datasets import Change, Commit, Dataset
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from omnirelay.pipeline.delta import DeltaTables
 
 KIND = "audit"
-
-
-def _filled_here(_: Step) -> Change:
-    raise NotImplementedError("the audit tables are filled by an audit, not by a run")
 
 
 FINDINGS = Dataset(
@@ -30,7 +26,7 @@ FINDINGS = Dataset(
     key=("run_id", "check", "shard", "sequence", "sequence_id"),
     kind="append",
     inputs=(),
-    advance=_filled_here,
+    advance=None,
 )
 RUNS = Dataset(
     name="runs",
@@ -40,7 +36,7 @@ RUNS = Dataset(
     key=("run_id",),
     kind="append",
     inputs=(),
-    advance=_filled_here,
+    advance=None,
 )
 
 

@@ -68,7 +68,8 @@ class Dataset:
     key: tuple[str, ...]
     kind: Kind
     inputs: tuple[str, ...]
-    advance: Callable[[Step], Change]
+    advance: Callable[[Step], Change] | None
+    """None: not made from events by steps, but filled by whoever declares it."""
     expectations: tuple[Expectation, ...] = ()
     partition_by: str | None = None
     """`state` for a carry table, else None: files are found by their statistics."""
@@ -206,10 +207,6 @@ class Tables(Protocol):
         """
 
 
-def _taken_in(_: Step) -> Change:
-    raise NotImplementedError("the event table is filled from the source, by bronze.py")
-
-
 LEASE_EVENTS = Dataset(
     name=EVENTS,
     layer="bronze",
@@ -217,7 +214,7 @@ LEASE_EVENTS = Dataset(
     key=("shard", "sequence"),
     kind="append",
     inputs=(),
-    advance=_taken_in,
+    advance=None,
     version=VERSION,
 )
 QUARANTINED = Dataset(
@@ -228,7 +225,7 @@ QUARANTINED = Dataset(
     key=("shard", "sequence", "address", "reason"),
     kind="append",
     inputs=(),
-    advance=_taken_in,
+    advance=None,
 )
 
 

@@ -1,4 +1,4 @@
-"""Which rows of another carry table are new to the table that takes a step.
+"""The step of a carry table, and which rows of another such table are new to one that takes a step.
 
 A row is news if it was closed by one of the step's events, or if it is open. To find the former
 without reading every closed row, the frame is narrowed by time first: Parquet keeps the least and
@@ -7,12 +7,30 @@ greatest `ended_at` of each block, and blocks from before the step's first event
 
 # ruff: noqa: S608 - put together from constants; no value from outside comes into the text
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
-from omnirelay.pipeline.datasets import Step
+from omnirelay.pipeline.datasets import Change, Step
+from omnirelay.pipeline.sql import SPARK, Dialect, run_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+class Statement(Protocol):
+    def __call__(self, sql: Dialect, /, *, has_old: bool) -> str:
+        """Reads `$new`, and `$old` if there is any."""
+
+
+def carried(statement: Statement) -> Callable[[Step], Change]:
+    """The step of a table that goes on from new events and its own open rows alone."""
+
+    def advance(step: Step) -> Change:
+        text = statement(SPARK, has_old=step.old is not None)
+        frames = {"new": step.new} | ({"old": step.old} if step.old is not None else {})
+        return Change(rows=run_sql(step.session, text, **frames))
+
+    return advance
 
 
 def fresh_sql(table: str, *, has_old: bool) -> str:

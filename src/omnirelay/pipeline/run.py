@@ -16,7 +16,6 @@ from omnirelay.pipeline.bronze_source import Journals
 from omnirelay.pipeline.datasets import (
     EVENTS,
     LEASE_EVENTS,
-    Change,
     Commit,
     Committed,
     Dataset,
@@ -168,7 +167,8 @@ class Pipeline:
             old=self._old(dataset) if base.positions else None,
             read=self.tables.read,
         )
-        change: Change = dataset.advance(step)
+        assert dataset.advance is not None, f"{dataset.name} is not made by steps"
+        change = dataset.advance(step)
         self.hold.check()
         moves = {shard: high for shard, (_, high) in moving(base.positions, target).items()}
         commit = Commit(base, moves, fence=self.hold.fence, events_version=events.version)

@@ -15,8 +15,9 @@ A new epoch gives every holder its whole time again without saying so in a recor
 
 # ruff: noqa: S608 - put together from constants; no value from outside comes into the text
 
-from omnirelay.pipeline.datasets import EVENTS, Change, Dataset, Expectation, Step
-from omnirelay.pipeline.sql import ITEM_ORDER, SPARK, Dialect, names_of, run_sql
+from omnirelay.pipeline.datasets import EVENTS, Dataset, Expectation
+from omnirelay.pipeline.fresh import carried
+from omnirelay.pipeline.sql import ITEM_ORDER, Dialect, names_of
 
 COLUMNS = (
     "shard string, sequence_id bigint, attempt int, fence bigint, lease_id string,"
@@ -212,12 +213,6 @@ LEFT JOIN starts AS ending ON ending.shard = e.shard AND e.outcome IS NOT NULL
 LEFT JOIN newest ON newest.shard = e.shard"""
 
 
-def advance(step: Step) -> Change:
-    text = statement(SPARK, has_old=step.old is not None)
-    frames = {"new": step.new} | ({"old": step.old} if step.old is not None else {})
-    return Change(rows=run_sql(step.session, text, **frames))
-
-
 LEASE_ATTEMPTS = Dataset(
     name="lease_attempts",
     layer="silver",
@@ -225,7 +220,7 @@ LEASE_ATTEMPTS = Dataset(
     key=("shard", "sequence_id", "fence"),
     kind="carry",
     inputs=(EVENTS,),
-    advance=advance,
+    advance=carried(statement),
     partition_by="state",
     expectations=(
         Expectation("nobody waits less than no time", "wait_ms IS NULL OR wait_ms >= 0", "warn"),

@@ -11,8 +11,9 @@ its newest rules, the last event seen as `until_…`, and `from_…` if it is pa
 
 # ruff: noqa: S608 - put together from constants; no value from outside comes into the text
 
-from omnirelay.pipeline.datasets import EVENTS, Change, Dataset, Step
-from omnirelay.pipeline.sql import SPARK, Dialect, run_sql
+from omnirelay.pipeline.datasets import EVENTS, Dataset
+from omnirelay.pipeline.fresh import carried
+from omnirelay.pipeline.sql import Dialect
 
 COLUMNS = (
     "shard string, epoch bigint, pending_high bigint, pending_low bigint, from_sequence bigint,"
@@ -99,12 +100,6 @@ LEFT JOIN (SELECT * FROM pauses WHERE mark = 1 AND until_sequence IS NULL) AS p
   ON p.shard = seen.shard"""
 
 
-def advance(step: Step) -> Change:
-    text = statement(SPARK, has_old=step.old is not None)
-    frames = {"new": step.new} | ({"old": step.old} if step.old is not None else {})
-    return Change(rows=run_sql(step.session, text, **frames))
-
-
 BACKPRESSURE = Dataset(
     name="backpressure",
     layer="silver",
@@ -112,6 +107,6 @@ BACKPRESSURE = Dataset(
     key=("shard", "from_sequence"),
     kind="carry",
     inputs=(EVENTS,),
-    advance=advance,
+    advance=carried(statement),
     partition_by="state",
 )

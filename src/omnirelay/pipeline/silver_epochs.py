@@ -5,8 +5,9 @@
 
 # ruff: noqa: S608 - put together from constants; no value from outside comes into the text
 
-from omnirelay.pipeline.datasets import EVENTS, Change, Dataset, Expectation, Step
-from omnirelay.pipeline.sql import SPARK, Dialect, run_sql
+from omnirelay.pipeline.datasets import EVENTS, Dataset, Expectation
+from omnirelay.pipeline.fresh import carried
+from omnirelay.pipeline.sql import Dialect
 
 COLUMNS = (
     "shard string, epoch bigint, node string, origin string, from_sequence bigint,"
@@ -46,12 +47,6 @@ SELECT *, CASE WHEN epoch = max(epoch) OVER (PARTITION BY shard) THEN 'open' ELS
 FROM merged"""
 
 
-def advance(step: Step) -> Change:
-    text = statement(SPARK, has_old=step.old is not None)
-    frames = {"new": step.new} | ({"old": step.old} if step.old is not None else {})
-    return Change(rows=run_sql(step.session, text, **frames))
-
-
 EPOCHS = Dataset(
     name="epochs",
     layer="silver",
@@ -59,7 +54,7 @@ EPOCHS = Dataset(
     key=("shard", "epoch"),
     kind="carry",
     inputs=(EVENTS,),
-    advance=advance,
+    advance=carried(statement),
     partition_by="state",
     expectations=(
         Expectation(

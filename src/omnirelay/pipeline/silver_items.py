@@ -8,8 +8,9 @@ time of its death, and stays open because redrive or purge may follow.
 
 # ruff: noqa: S608 - put together from constants; no value from outside comes into the text
 
-from omnirelay.pipeline.datasets import EVENTS, Change, Dataset, Expectation, Step
-from omnirelay.pipeline.sql import ITEM_ORDER, SPARK, Dialect, names_of, run_sql
+from omnirelay.pipeline.datasets import EVENTS, Dataset, Expectation
+from omnirelay.pipeline.fresh import carried
+from omnirelay.pipeline.sql import ITEM_ORDER, Dialect, names_of
 
 COLUMNS = (
     "shard string, sequence_id bigint, origin string, resource_type string, resource_id string,"
@@ -157,12 +158,6 @@ def _result(sql: Dialect) -> str:
     return f"SELECT\n  {chosen}"
 
 
-def advance(step: Step) -> Change:
-    text = statement(SPARK, has_old=step.old is not None)
-    frames = {"new": step.new} | ({"old": step.old} if step.old is not None else {})
-    return Change(rows=run_sql(step.session, text, **frames))
-
-
 ITEMS = Dataset(
     name="items",
     layer="silver",
@@ -170,7 +165,7 @@ ITEMS = Dataset(
     key=("shard", "sequence_id", "enqueued_sequence"),
     kind="carry",
     inputs=(EVENTS,),
-    advance=advance,
+    advance=carried(statement),
     partition_by="state",
     expectations=(
         Expectation(

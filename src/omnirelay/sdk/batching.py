@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 
 from omnirelay.mesh.calls import Outcome
 from omnirelay.model import limits
+from omnirelay.sdk.alone import Alone
 
 C = TypeVar("C")
 Answers = asyncio.Future[Sequence[Outcome]]
@@ -36,9 +37,7 @@ class Batcher(Generic[C]):
         self._send = send
         self._size = size
         self._waiting: list[_Asked[C]] = []
-        self._is_lone = True
-        """Nobody else has asked in the same turn of late."""
-        self._direct = 0
+        self._alone = Alone()
         self.tasks: set[asyncio.Task[None]] = set()
         """What is under way."""
 
@@ -46,8 +45,8 @@ class Batcher(Generic[C]):
         """One outcome each. What does not fit into one message goes in several."""
         sizes = [0] * len(commands) if self._size is None else list(map(self._size, commands))
         if len(commands) <= limits.BATCH_MAX and sum(sizes) <= MESSAGE_BYTES:
-            if self._is_lone and not self._direct and not self._waiting:
-                return await self._send_directly(commands)
+            if self._alone.may_leave(others_wait=bool(self._waiting)):
+                return await self._alone.leave(self._send(commands))
             return await self._add(commands, sum(sizes))
         outcomes: list[Outcome] = []
         start, total = 0, 0
@@ -59,15 +58,6 @@ class Batcher(Generic[C]):
             total += size
         return outcomes + list(await self._add(commands[start:], total))
 
-    async def _send_directly(self, commands: Sequence[C]) -> Sequence[Outcome]:
-        """From the caller's own task: for one who is alone, company would cost two turns of the
-        loop each way."""
-        self._direct += 1
-        try:
-            return await self._send(commands)
-        finally:
-            self._direct -= 1
-
     def _add(self, commands: Sequence[C], size: int) -> Answers:
         future: Answers = self._loop.create_future()
         if not self._waiting:
@@ -77,7 +67,7 @@ class Batcher(Generic[C]):
 
     def _go(self) -> None:
         waiting, self._waiting = self._waiting, []
-        self._is_lone = len(waiting) == 1 and not self._direct
+        self._alone.gathered(len(waiting))
         start, count, size = 0, 0, 0
         for index, asked in enumerate(waiting):
             if index > start and not _fits(count + len(asked.commands), size + asked.size):

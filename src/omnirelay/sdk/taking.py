@@ -11,6 +11,7 @@ from typing import NamedTuple
 from omnirelay.lease.answers import Leased
 from omnirelay.model import limits
 from omnirelay.model.ports import Clock
+from omnirelay.sdk.alone import Alone
 from omnirelay.sdk.link import Wish
 
 Ask = Callable[[Wish], Awaitable[tuple[Leased, ...]]]
@@ -51,16 +52,14 @@ class Taker:
         self._forming: dict[_Sort, _Party] = {}
         """Where there is room for one more."""
         self._formed: list[_Party] = []
-        self._is_lone = True
-        """Nobody else has asked in the same turn of late."""
-        self._direct = 0
+        self._alone = Alone()
         self.tasks: set[asyncio.Task[None]] = set()
 
     async def take(self, wish: Wish) -> tuple[Leased, ...]:
         if wish.max_items != 1 or wish.request_id is not None:
             return await self._ask(wish)
-        if self._is_lone and not self._direct and not self._formed:
-            return await self._ask_directly(wish)
+        if self._alone.may_leave(others_wait=bool(self._formed)):
+            return await self._alone.leave(self._ask(wish))
         sort = _Sort(wish.wait_ms, wish.resource_types, wish.lease_duration_ms, wish.peer_id)
         party = self._forming.get(sort)
         if party is None or len(party.members) >= limits.BATCH_MAX:
@@ -80,18 +79,9 @@ class Taker:
                 party.task.cancel()  # nobody waits any more: the node hears of it
             raise
 
-    async def _ask_directly(self, wish: Wish) -> tuple[Leased, ...]:
-        """From the caller's own task: for one who is alone, company would cost two turns of the
-        loop each way."""
-        self._direct += 1
-        try:
-            return await self._ask(wish)
-        finally:
-            self._direct -= 1
-
     def _go(self) -> None:
         formed, self._formed, self._forming = self._formed, [], {}
-        self._is_lone = not self._direct and sum(len(one.members) for one in formed) == 1
+        self._alone.gathered(sum(len(one.members) for one in formed))
         for party in formed:
             party.task = self._loop.create_task(self._serve(party))
             self.tasks.add(party.task)
