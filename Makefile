@@ -8,12 +8,12 @@ UV ?= uv==0.13.7
 
 BIN := .venv/bin
 LOCK := requirements/dev.lock
-CODE := src tests proto $(wildcard bench) $(wildcard examples)
+CODE := src tests proto docs/spec $(wildcard bench) $(wildcard examples)
 FAST_TESTS := $(wildcard $(addprefix tests/,unit architecture conformance scenarios model))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup format lint check test demo bench bench-peers bench-pipeline soak protos lock clean
+.PHONY: help setup format lint check test demo demo-cluster bench bench-peers bench-engines bench-pipeline soak soak-cluster protos lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ test: lint ## everything the pipeline runs, ending with the reliability figures
 demo: setup ## kill a worker and the node, let a zombie try; proved from the journal
 	$(BIN)/omnirelay demo
 
+demo-cluster: setup ## three nodes over one journal lose their owner under load; prints how long that took
+	$(BIN)/omnirelay demo --cluster
+
 bench: setup ## measure ours beside its limits and its peers; writes bench/results/latest.json
 	$(BIN)/python -m bench
 
@@ -64,11 +67,17 @@ bench: setup ## measure ours beside its limits and its peers; writes bench/resul
 bench-peers: setup .venv-peers/.ready ## the wire beside Redis, PostgreSQL, NATS, beanstalkd and others (fetches them)
 	$(BIN)/python -m bench wire
 
-bench-pipeline: setup ## the pipeline beside Spark, DuckDB and the core (most of an hour)
+bench-engines: setup .venv-peers/.ready ## journals on engines beside their own queues and clients, failover
+	$(BIN)/python -m bench engines --rounds 3
+
+bench-pipeline: setup ## the pipeline beside Spark, DuckDB and the core (an hour or two; goes on where it was)
 	$(BIN)/python -m bench pipeline
 
-soak: setup ## simulate schedules and power cuts until interrupted
+soak: setup ## simulate schedules, meshes and power cuts until interrupted
 	$(BIN)/python -m omnirelay.testing.soak $(SOAK_ARGS)
+
+soak-cluster: setup ## trouble a mesh of real nodes over PostgreSQL, until interrupted
+	$(BIN)/python -m omnirelay.testing.cluster_soak $(SOAK_ARGS)
 
 protos: setup ## write the gRPC code again from proto/
 	$(BIN)/python proto/generate.py
@@ -76,7 +85,7 @@ protos: setup ## write the gRPC code again from proto/
 lock: ## resolve pyproject.toml again into the hashed lock (needs the network)
 	$(PYTHON) -m venv .lock-venv
 	.lock-venv/bin/pip install --quiet --disable-pip-version-check '$(UV)'
-	.lock-venv/bin/uv pip compile pyproject.toml --quiet --upgrade --extra bench --extra node --extra spark --group dev \
+	.lock-venv/bin/uv pip compile pyproject.toml --quiet --upgrade --extra bench --extra nats --extra node --extra objects --extra postgres --extra redis --extra spark --group dev \
 		--universal --python-version 3.11 --only-binary :all: --no-binary pyspark --generate-hashes --no-annotate \
 		--custom-compile-command 'make lock' --output-file $(LOCK)
 	.lock-venv/bin/uv pip compile requirements/peers.in --quiet --upgrade \

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from omnirelay.journal.backend import JournalBackend
+from omnirelay.journal.backend import JournalTarget
 from omnirelay.stores.memory import MemoryJournal, MemoryMedium
 from omnirelay.stores.sqlite import SqliteJournal
 from omnirelay.testing.store_suite import SHARD, Medium
@@ -20,7 +20,7 @@ class MemoryStorage(Medium):
     def __init__(self) -> None:
         self._medium = MemoryMedium()
 
-    def handle(self, shard: str = SHARD) -> JournalBackend:
+    def handle(self, shard: str = SHARD) -> JournalTarget:
         return MemoryJournal(shard, self._medium)
 
     def bodies(self) -> list[bytes]:
@@ -41,7 +41,7 @@ class SqliteStorage(Medium):
     def __init__(self, folder: Path) -> None:
         self._path = folder / "leases.db"
 
-    def handle(self, shard: str = SHARD) -> JournalBackend:
+    def handle(self, shard: str = SHARD) -> JournalTarget:
         return SqliteJournal(str(self._path), shard, owner=False)
 
     @contextmanager

@@ -7,14 +7,20 @@ import pytest
 
 from omnirelay.journal.checkpoint import Checkpoint, CheckpointStore
 from omnirelay.stores.memory_positions import MemoryCheckpoints
+from omnirelay.stores.registry import open_address
 from omnirelay.stores.sqlite_positions import SqliteCheckpoints
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "file"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[CheckpointStore]:
     found: CheckpointStore = MemoryCheckpoints()
     if request.param == "sqlite":
         found = SqliteCheckpoints(str(tmp_path / "positions"))
+    if request.param == "file":
+        opened = open_address(f"file://{tmp_path}/journals", "s")
+        await opened.journal.open()
+        await opened.journal.close()
+        found = opened.checkpoints
     yield found
     await found.close()
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from omnirelay.testing.store_suite import JournalSuite, Medium
+from tests.conformance.object_storage import ObjectStorage
 from tests.conformance.storages import MemoryStorage, SqliteStorage
 
 
@@ -14,3 +15,8 @@ class TestMemoryJournal(JournalSuite):
 class TestSqliteJournal(JournalSuite):
     def make_medium(self, folder: Path) -> Medium:
         return SqliteStorage(folder)
+
+
+class TestFiles(JournalSuite):
+    def make_medium(self, folder: Path) -> Medium:
+        return ObjectStorage(f"file://{folder}/journals")

@@ -296,7 +296,7 @@ def test_memory_is_an_address_too() -> None:
         "sqlite:///leases.db#part",
         "sqlite:///:memory:",
         "sqlite://[x/leases.db",
-        "postgres://host/db",
+        "cassandra://host/db",
         "leases.db",
         "",
     ],

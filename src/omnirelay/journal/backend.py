@@ -1,5 +1,6 @@
 """The port every journal store satisfies, and what it must state about itself."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -84,14 +85,29 @@ class JournalReader(Protocol):
         Raises Corrupt if `after + 1` was written but is gone (pruned or lost).
         """
 
+    async def wait_for_more(self, after: int, timeout_s: float) -> None:
+        """Until the journal may be longer than `after`, or the timeout has passed; may return
+        early. Suspends, even where the other methods block. A store that cannot be reached is
+        waited for as well: whoever reads afterwards learns of it."""
+
     async def close(self) -> None: ...
 
 
-class JournalBackend(JournalReader, Protocol):
+class JournalSource(JournalReader, Protocol):
+    """All that another journal needs to become the same one."""
+
+    shard: str
+
+    async def snapshot(self) -> SnapshotRef | None: ...
+
+    async def read_part(self, sequence: int, part: int) -> bytes:
+        """Raises Corrupt if the part is missing."""
+
+
+class JournalBackend(JournalSource, Protocol):
     """One shard's journal. Called by one writer at a time; several handles may exist."""
 
     name: str
-    shard: str
 
     async def open(self) -> None:
         """Open or create, migrating an older schema. Raises JournalOwned if another live process
@@ -112,16 +128,41 @@ class JournalBackend(JournalReader, Protocol):
         """A reader of its own, for use from another thread or loop."""
 
     async def write_part(self, sequence: int, part: int, body: bytes) -> None:
-        """Store one part of an unfinished snapshot. An older unfinished one may be dropped."""
+        """Store one part of an unfinished snapshot. An older unfinished one may be dropped; a newer
+        one may be that of an owner since, and stays."""
 
     async def finish_snapshot(self, ref: SnapshotRef) -> None:
-        """The parts are all there: from now on this is the latest snapshot. Older ones may go."""
-
-    async def snapshot(self) -> SnapshotRef | None: ...
-
-    async def read_part(self, sequence: int, part: int) -> bytes:
-        """Raises Corrupt if the part is missing."""
+        """The parts are all there: from now on this is the latest snapshot, and older ones may go.
+        If a newer one is finished it stays the latest: a writer whose term is over may come last,
+        when what its own snapshot needs was pruned."""
 
     async def prune(self, through: int, *, before_ms: int, limit: int) -> int:
         """Drop up to `limit` envelopes that end at or before `through` and were written at or
         before `before_ms`; oldest first, never the last one. Returns how many went."""
+
+
+class JournalTarget(JournalBackend, Protocol):
+    """A journal that can be filled from another one. Until it is opened, its handle reads without
+    creating or owning anything."""
+
+    def reader(self) -> JournalSource: ...
+
+    async def begin(self, sealed: Sealed) -> None:
+        """Make the envelope durable as the first of an empty journal, wherever it begins: what
+        came before it was pruned where it comes from. Else change nothing.
+
+        Raises SequenceTaken if there is an envelope already, and what `append` raises.
+        """
+
+    async def extend(self, envelopes: Sequence[Sealed], *, expected: int) -> None:
+        """Append several that follow one another: with one sync where the store can, else one
+        after another (see `one_by_one`). Raises what `append` raises; then none of them is there,
+        or only the first ones."""
+
+
+async def one_by_one(
+    journal: JournalBackend, envelopes: Sequence[Sealed], *, expected: int
+) -> None:
+    for sealed in envelopes:
+        await journal.append(sealed, expected=expected)
+        expected = sealed.last

@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 POLL_S = 0.5
 """How long a reader trusts the bell: a writer in another process rings another bell."""
+WAIT_S = 5.0
+"""How long a reader without a bell trusts the store to tell it."""
 
 
 class FollowerStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -60,9 +62,9 @@ async def tail(
     Raises Corrupt rather than skip: on a gap, a bad link, or a range that was pruned away.
     """
     chain: Chain | None = None
-    bell = bell or Bell()
     while True:
-        is_last = not follow or bell.is_over  # asked first: what came before the end is still read
+        # Asked first: what came before the end is still read.
+        is_last = not follow or (bell is not None and bell.is_over)
         bodies = await reader.read(after, limits.READ_ENVELOPES_MAX)
         for body in bodies:
             if chain is None:
@@ -74,7 +76,10 @@ async def tail(
         if not bodies:
             if is_last:
                 return
-            await bell.wait(after, POLL_S)
+            if bell is not None:
+                await bell.wait(after, POLL_S)
+            else:
+                await reader.wait_for_more(after, WAIT_S)
 
 
 class Trouble:

@@ -11,10 +11,12 @@ what the high-water mark is for.
 
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
+from typing import Annotated
 
 import msgspec
 
 from omnirelay.lease.records import Record
+from omnirelay.model import limits
 from omnirelay.model.errors import Corrupt
 
 VERSION = 1
@@ -55,6 +57,9 @@ class Sealed(msgspec.Struct, frozen=True, gc=False):
     body: bytes
 
 
+_Place = Annotated[int, msgspec.Meta(ge=1, le=limits.WIRE_NUMBER_MAX)]
+
+
 class _Unsealed(msgspec.Struct, frozen=True, gc=False):
     v: int
     shard: str
@@ -73,9 +78,24 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Envelope)
 
 
+class _Outer(msgspec.Struct, gc=False):
+    shard: str
+    epoch: _Place
+    first: _Place
+    last: _Place
+    time: int
+    pending: list[int]
+    active: list[int]
+    checksum: str
+
+
+_outer = msgspec.json.Decoder(_Outer)
+
+
 class _Version(msgspec.Struct):
     v: int = 0
     first: int = 0
+    last: int = 0
 
 
 def checksum(data: bytes | memoryview) -> str:
@@ -106,16 +126,7 @@ def seal(
 
 def unseal(body: bytes, *, shard: str, at: int) -> Envelope:
     """Check and parse one stored envelope. `at` is the sequence it is stored under."""
-    if body[-_TAIL_LENGTH : -_TAIL_LENGTH + len(_TAIL_OPEN)] != _TAIL_OPEN:
-        raise Corrupt(shard, at, "the envelope has no checksum; its end is missing")
-    stored = body[-len(_TAIL_CLOSE) - 2 * CHECKSUM_BYTES : -len(_TAIL_CLOSE)].decode(
-        "ascii", "replace"
-    )
-    if body[-len(_TAIL_CLOSE) :] != _TAIL_CLOSE:
-        raise Corrupt(shard, at, "the envelope does not end as it was written")
-    actual = checksum(memoryview(body)[:-_TAIL_LENGTH])
-    if actual != stored:
-        raise Corrupt(shard, at, f"checksum is {stored}, the bytes say {actual}")
+    _check_sum(body, shard, at)
     try:
         if not body.startswith(_HEAD):
             body = _upgrade(body, shard, at)
@@ -130,6 +141,35 @@ def unseal(body: bytes, *, shard: str, at: int) -> Envelope:
     if not count:  # it would end where it begins, and a reader would ask for it for ever
         raise Corrupt(shard, at, "the envelope has no records")
     return envelope
+
+
+def sealed_of(body: bytes, *, shard: str, at: int) -> Sealed:
+    """Of bytes from elsewhere that are to be stored at `at`, after as much of a check as needs no
+    look at the records: a newer program may have kinds of them that this one does not know."""
+    _check_sum(body, shard, at)
+    try:
+        outer = _outer.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Corrupt(shard, at, f"the envelope cannot be read: {error}") from None
+    if outer.shard != shard or outer.first != at:
+        raise Corrupt(shard, at, f"the envelope is of {outer.shard} {outer.first}")
+    count = outer.last - outer.first + 1
+    if not 0 < count == len(outer.pending) == len(outer.active):
+        raise Corrupt(shard, at, f"the envelope claims {count} records and has other counts")
+    return Sealed(shard, at, outer.last, outer.epoch, outer.time, outer.checksum, body)
+
+
+def _check_sum(body: bytes, shard: str, at: int) -> None:
+    if body[-_TAIL_LENGTH : -_TAIL_LENGTH + len(_TAIL_OPEN)] != _TAIL_OPEN:
+        raise Corrupt(shard, at, "the envelope has no checksum; its end is missing")
+    stored = body[-len(_TAIL_CLOSE) - 2 * CHECKSUM_BYTES : -len(_TAIL_CLOSE)].decode(
+        "ascii", "replace"
+    )
+    if body[-len(_TAIL_CLOSE) :] != _TAIL_CLOSE:
+        raise Corrupt(shard, at, "the envelope does not end as it was written")
+    actual = checksum(memoryview(body)[:-_TAIL_LENGTH])
+    if actual != stored:
+        raise Corrupt(shard, at, f"checksum is {stored}, the bytes say {actual}")
 
 
 def _upgrade(body: bytes, shard: str, at: int) -> bytes:
@@ -147,6 +187,14 @@ def first_of(body: bytes) -> int:
     """The sequence an envelope claims to begin at, before anything is checked. 0 if unreadable."""
     try:
         return msgspec.json.decode(body, type=_Version).first
+    except msgspec.DecodeError:
+        return 0
+
+
+def last_of(body: bytes) -> int:
+    """The same for where it ends."""
+    try:
+        return msgspec.json.decode(body, type=_Version).last
     except msgspec.DecodeError:
         return 0
 

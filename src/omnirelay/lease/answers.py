@@ -1,6 +1,6 @@
 """What the caller is told, read from the state after the command's records were applied."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any
 
@@ -21,6 +21,7 @@ from omnirelay.lease.commands import (
     ReadStats,
     Redrive,
     Release,
+    Remain,
     Restore,
     StartEpoch,
 )
@@ -169,29 +170,38 @@ def _leased(
     if records:
         record = records[0]
         assert isinstance(record, Granted)
-        return (leased(state.active[record.sequence_id], options),)
+        return tuple(leased_all((state.active[record.sequence_id],), options))
     if command.request_id is not None and command.index == 0:
         served = leases_of_request(state, command.request_id, now)
         if served:
-            return tuple(leased(held, options) for held in served)
+            return tuple(leased_all(served, options))
     return None
 
 
-def leased(held: Held, options: QueueOptions) -> Leased:
-    item = held.item
-    return Leased(
-        item.payload,
-        item.sequence_id,
-        item.attempt,
-        item.enqueued_at,
-        Token(item.sequence_id, item.attempt, held.lease_id, held.fence),
-        held.fence,
-        held.expires_at,
-        held.lease_ms,
-        options.heartbeat_ms(held.lease_ms),
-        held.peer_id or (held.principal or None),
-        item.last_error,
-    )
+def leased_all(all_held: Iterable[Held], options: QueueOptions) -> list[Leased]:
+    """As their holders see them."""
+    leases: list[Leased] = []
+    known_ms = beat_ms = 0
+    for held in all_held:
+        item, lease_ms = held.item, held.lease_ms
+        if lease_ms != known_ms:
+            known_ms, beat_ms = lease_ms, options.heartbeat_ms(lease_ms)
+        leases.append(
+            Leased(
+                item.payload,
+                item.sequence_id,
+                item.attempt,
+                item.enqueued_at,
+                Token(item.sequence_id, item.attempt, held.lease_id, held.fence),
+                held.fence,
+                held.expires_at,
+                lease_ms,
+                beat_ms,
+                held.peer_id or (held.principal or None),
+                item.last_error,
+            )
+        )
+    return leases
 
 
 def _beats(
@@ -208,7 +218,7 @@ def _beats(
 
 
 def _done(*_: Any) -> Done:
-    return _DONE
+    return DONE
 
 
 def _returned(
@@ -333,11 +343,12 @@ def _dead_page(
     return DeadPage(tuple(items), len(state.dead))
 
 
-_DONE = Done()
+DONE = Done()
 
 # Any: each function takes its own command type; the key is that type.
 _ANSWER: dict[type, Callable[..., Any]] = {
     StartEpoch: _done,
+    Remain: _done,
     Enqueue: _accepted,
     Grant: _leased,
     Heartbeat: _beats,

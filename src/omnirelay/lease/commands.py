@@ -1,5 +1,8 @@
 """What a caller may ask of a queue, as imperatives. Identifiers come in with the command."""
 
+from collections.abc import Sequence
+from typing import Protocol, overload
+
 import msgspec
 
 from omnirelay.model.items import ANONYMOUS, Payload, PendingItem, Token
@@ -19,6 +22,16 @@ class StartEpoch(Command, frozen=True, gc=False):
     node: str
     origin: str
     """Name of this journal for ever; only the first epoch's counts."""
+    url: str = ""
+    """Where the owner takes calls that others pass on."""
+    ttl_ms: int = 0
+    """How long the journal may be silent before another may try to own it."""
+    format: int = 1
+    """The newest record format that all nodes can read."""
+
+
+class Remain(Command, frozen=True, gc=False):
+    """The owner has had nothing to write for a while and is still there."""
 
 
 class Enqueue(Command, frozen=True, gc=False):
@@ -116,3 +129,102 @@ class ListDead(Command, frozen=True, gc=False):
     """Sequence id of the last item of the page before."""
     resource_type: str | None = None
     resource_id: str | None = None
+
+
+# -- many at once -------------------------------------------------------------------------------
+
+
+class Who(Protocol):
+    """Who asks: a command says it for itself, a batch for all of its commands."""
+
+    @property
+    def principal(self) -> str: ...
+
+    @property
+    def proof(self) -> str | None: ...
+
+    @property
+    def peer_id(self) -> str | None: ...
+
+
+class New(Protocol):
+    """What is said of a new item, by a command or by what came over a wire."""
+
+    @property
+    def payload(self) -> Payload: ...
+
+    @property
+    def delay_ms(self) -> int: ...
+
+    @property
+    def priority(self) -> int: ...
+
+    @property
+    def max_attempts(self) -> int | None: ...
+
+    @property
+    def lease_duration_ms(self) -> int | None: ...
+
+
+class Enqueues(Sequence[Enqueue]):
+    """Enqueues of one caller, who is named once. A run takes the items as they are; whoever wants
+    a command gets it made."""
+
+    __slots__ = ("items", "peer_id", "principal", "proof")
+
+    def __init__(
+        self, items: Sequence[New], principal: str, proof: str | None, peer_id: str | None
+    ) -> None:
+        self.items = items
+        self.principal = principal
+        self.proof = proof
+        self.peer_id = peer_id
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @overload
+    def __getitem__(self, at: int) -> Enqueue: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> "Enqueues": ...
+
+    def __getitem__(self, at: int | slice) -> "Enqueue | Enqueues":
+        if isinstance(at, slice):
+            return Enqueues(self.items[at], self.principal, self.proof, self.peer_id)
+        item = self.items[at]
+        return Enqueue(
+            payload=item.payload,
+            delay_ms=item.delay_ms,
+            priority=item.priority,
+            max_attempts=item.max_attempts,
+            lease_duration_ms=item.lease_duration_ms,
+            principal=self.principal,
+            proof=self.proof,
+            peer_id=self.peer_id,
+        )
+
+
+class Completes(Sequence[Complete]):
+    """The same for completions."""
+
+    __slots__ = ("principal", "proof", "tokens")
+
+    def __init__(self, tokens: Sequence[Token], principal: str, proof: str | None) -> None:
+        self.tokens = tokens
+        self.principal = principal
+        self.proof = proof
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @overload
+    def __getitem__(self, at: int) -> Complete: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> "Completes": ...
+
+    def __getitem__(self, at: int | slice) -> "Complete | Completes":
+        if isinstance(at, slice):
+            return Completes(self.tokens[at], self.principal, self.proof)
+        return Complete(token=self.tokens[at], principal=self.principal, proof=self.proof)

@@ -5,6 +5,7 @@ of leases would keep every finished lease until its time came: at 100,000 grants
 lease of 30 s that is three million dead entries.
 """
 
+from collections.abc import Iterable
 from heapq import heappop, heappush
 from itertools import islice
 
@@ -30,12 +31,29 @@ class Deadlines:
             heappush(self._heap, tick)
         bucket[sequence_id] = at
 
+    def add_all(self, ends: Iterable[tuple[int, int]]) -> None:
+        """`add` for each (sequence id, time)."""
+        known, bucket = -1, {}
+        for sequence_id, at in ends:
+            if at >> TICK_SHIFT != known:
+                self.add(sequence_id, at)
+                known = at >> TICK_SHIFT
+                bucket = self._ticks[known]
+            bucket[sequence_id] = at
+
     def remove(self, sequence_id: int, at: int) -> None:
         tick = at >> TICK_SHIFT
         bucket = self._ticks[tick]
         del bucket[sequence_id]
         if not bucket and self._heap[0] == tick:
             self._settle()
+
+    def remove_all(self, ends: Iterable[tuple[int, int]]) -> None:
+        """`remove` for each (sequence id, time)."""
+        ticks = self._ticks
+        for sequence_id, at in ends:
+            del ticks[at >> TICK_SHIFT][sequence_id]
+        self._settle()
 
     def due(self, now: int, limit: int) -> list[int]:
         """Sequence ids whose time is up, earliest first; where `limit` cuts through a tick, those

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from omnirelay.lease import deciding_moves as moves
 from omnirelay.lease.commands import (
     Command,
@@ -15,12 +17,15 @@ from omnirelay.lease.commands import (
     Heartbeat,
     Inspect,
     ListDead,
+    New,
     Purge,
     ReadStats,
     Redrive,
     Release,
+    Remain,
     Restore,
     StartEpoch,
+    Who,
 )
 from omnirelay.lease.options import QueueOptions
 from omnirelay.lease.records import (
@@ -32,6 +37,7 @@ from omnirelay.lease.records import (
     Expired,
     Failed,
     Granted,
+    Item,
     Record,
     Released,
     Renewed,
@@ -62,7 +68,18 @@ def decide(state: QueueState, command: Command, now: int, options: QueueOptions)
 def _start_epoch(
     state: QueueState, command: StartEpoch, now: int, options: QueueOptions
 ) -> Records:
-    return (EpochStarted(command.epoch, command.node, command.origin, options.rules()),)
+    rules = options.rules()
+    # It never falls: what was written so is in the journal.
+    format_ = max(command.format, state.rules.format)
+    if command.ttl_ms or command.url or format_ != rules.format:
+        rules = msgspec.structs.replace(
+            rules, ttl_ms=command.ttl_ms, url=command.url, format=format_
+        )
+    return (EpochStarted(command.epoch, command.node, command.origin, rules),)
+
+
+def _remain(state: QueueState, command: Remain, now: int, options: QueueOptions) -> Records:
+    return (Renewed((), command.principal),)
 
 
 def _enqueue(state: QueueState, command: Enqueue, now: int, options: QueueOptions) -> Records:
@@ -76,22 +93,23 @@ def _enqueue(state: QueueState, command: Enqueue, now: int, options: QueueOption
     if state.paused:
         rules = state.rules
         raise Backpressure(pending, rules.pending_high, rules.pending_low)
-    return (
-        Enqueued(
-            state.last_id + 1,
-            payload,
-            _priority(command.priority) if command.priority else 0,
-            now + checked("delayMs", command.delay_ms, limits.DELAY_MS_MAX)
-            if command.delay_ms
-            else 0,
-            0
-            if command.max_attempts is None
-            else checked("maxAttempts", command.max_attempts, limits.ATTEMPTS_MAX, 1),
-            0 if command.lease_duration_ms is None else _lease_ms(command.lease_duration_ms),
-            command.peer_id,
-            command.principal,
-            command.proof,
-        ),
+    return (enqueued(command, command, state.last_id + 1, now),)
+
+
+def enqueued(item: New, who: Who, sequence_id: int, now: int) -> Enqueued:
+    """Raises InvalidArgument. `check_payload` is the caller's."""
+    return Enqueued(
+        sequence_id,
+        item.payload,
+        _priority(item.priority) if item.priority else 0,
+        now + checked("delayMs", item.delay_ms, limits.DELAY_MS_MAX) if item.delay_ms else 0,
+        0
+        if item.max_attempts is None
+        else checked("maxAttempts", item.max_attempts, limits.ATTEMPTS_MAX, 1),
+        0 if item.lease_duration_ms is None else _lease_ms(item.lease_duration_ms),
+        who.peer_id,
+        who.principal,
+        who.proof,
     )
 
 
@@ -122,20 +140,25 @@ def _grant(state: QueueState, command: Grant, now: int, options: QueueOptions) -
     item = state.lanes.first(command.resource_types)
     if item is None:
         return ()
-    lease_ms = command.lease_duration_ms or item.lease_ms or options.lease_duration_ms
-    return (
-        Granted(
-            item.sequence_id,
-            item.attempt,
-            command.lease_id,
-            state.sequence + 1 + state.fence_offset,
-            now + lease_ms,
-            lease_ms,
-            command.peer_id,
-            command.principal,
-            request_id,
-            command.proof,
-        ),
+    fence, usual_ms = state.next_fence(), options.lease_duration_ms
+    return (granted(item, command, command.lease_id, fence, now, usual_ms=usual_ms),)
+
+
+def granted(
+    item: Item, command: Grant, lease_id: str, fence: int, now: int, *, usual_ms: int
+) -> Granted:
+    lease_ms = command.lease_duration_ms or item.lease_ms or usual_ms
+    return Granted(
+        item.sequence_id,
+        item.attempt,
+        lease_id,
+        fence,
+        now + lease_ms,
+        lease_ms,
+        command.peer_id,
+        command.principal,
+        command.request_id,
+        command.proof,
     )
 
 
@@ -164,10 +187,11 @@ def _complete(state: QueueState, command: Complete, now: int, options: QueueOpti
         if state.finished.get(token.sequence_id) == token.lease_id:
             return ()
         raise refusal(state, token, command.principal)
+    item = held.item
     return (
         Completed(
-            token.sequence_id,
-            held.item.attempt,
+            item.sequence_id,
+            item.attempt,
             held.lease_id,
             held.fence,
             held.peer_id,
@@ -336,6 +360,7 @@ def _nothing(state: QueueState, command: Command, now: int, options: QueueOption
 # Any: each function takes its own command type; the key is that type.
 _DECIDE: dict[type, Callable[[QueueState, Any, int, QueueOptions], Records]] = {
     StartEpoch: _start_epoch,
+    Remain: _remain,
     Enqueue: _enqueue,
     Grant: _grant,
     Heartbeat: _heartbeat,

@@ -74,18 +74,18 @@ def _enqueued(state: QueueState, record: Enqueued) -> None:
         )
     )
     if payload.request_id is not None:
-        _remember_request(state, payload.request_id, sequence_id)
+        remember_request(state, payload.request_id, sequence_id)
     if state.rules.pending_high:
         state.watch_level()
 
 
-def _remember_request(state: QueueState, request_id: str, sequence_id: int) -> None:
+def remember_request(state: QueueState, request_id: str, sequence_id: int) -> None:
     rules = state.rules
     state.requests.forget_before(state.at - rules.dedupe_window_ms)
     state.requests.put(request_id, sequence_id, state.at, rules.dedupe_entries)
 
 
-def _remember_lease(state: QueueState, request_id: str, sequence_id: int) -> None:
+def remember_lease(state: QueueState, request_id: str, sequence_id: int) -> None:
     rules = state.rules
     # First: an id that comes again after the window is a new call, not one more of the old one.
     state.lease_requests.forget_before(state.at - rules.dedupe_window_ms)
@@ -114,7 +114,7 @@ def _granted(state: QueueState, record: Granted) -> None:
     )
     state.deadlines.add(sequence_id, record.expires_at)
     if record.request_id is not None:
-        _remember_lease(state, record.request_id, sequence_id)
+        remember_lease(state, record.request_id, sequence_id)
     if state.rules.pending_high:
         state.watch_level()
 
@@ -240,7 +240,7 @@ def _restored(state: QueueState, record: Restored) -> None:
         else:
             state.insert(item)
         if item.payload.request_id is not None:
-            _remember_request(state, item.payload.request_id, item.sequence_id)
+            remember_request(state, item.payload.request_id, item.sequence_id)
     state.watch_level()
 
 

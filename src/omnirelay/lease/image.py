@@ -17,6 +17,7 @@ from omnirelay.model import limits
 
 T = TypeVar("T")
 Ranges = list[tuple[int, int]]
+MEMORIES_PER_ITEM = 8
 
 
 class Part(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
@@ -73,9 +74,11 @@ def freeze(state: QueueState, part_items: int) -> Iterator[Part]:
     yield from (Part(pending=slice_) for slice_ in _slices(pending, part_items))
     yield from (Part(active=slice_) for slice_ in _slices(active, part_items))
     yield from (Part(dead=slice_) for slice_ in _slices(dead, part_items))
-    yield from (Part(requests=slice_) for slice_ in _slices(requests, part_items))
-    yield from (Part(lease_requests=slice_) for slice_ in _slices(leases, part_items))
-    yield from (Part(finished=slice_) for slice_ in _slices(finished, part_items))
+    # A memory is a few dozen bytes where an item has a body: as many as make a part worth its sync.
+    memories = part_items * MEMORIES_PER_ITEM
+    yield from (Part(requests=slice_) for slice_ in _slices(requests, memories))
+    yield from (Part(lease_requests=slice_) for slice_ in _slices(leases, memories))
+    yield from (Part(finished=slice_) for slice_ in _slices(finished, memories))
 
 
 def _slices(things: list[T], size: int) -> Iterator[list[T]]:

@@ -7,9 +7,9 @@ stale entry and is dropped when it reaches the front. Who is stale is the caller
 
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
-from itertools import count
+from itertools import count, islice
 from operator import neg
 
 from omnirelay.lease.records import Item
@@ -104,6 +104,39 @@ class Lanes:
             self._add_front((-item.priority, entry[0], kind, item))
             self._settle()
 
+    def push_all(self, items: Iterable[Item]) -> None:
+        """`push` for each, at the back."""
+        kind, priority = "", 0
+        line: deque[Entry] | None = None
+        for item in items:
+            same = item.priority == priority and item.payload.resource_type == kind
+            if line is not None and same:
+                self._ticket += 1
+                line.append((self._ticket, item))
+                continue
+            self.push(item)
+            kind, priority = item.payload.resource_type, item.priority
+            line = self._lanes[kind].buckets[priority]
+
+    def take_all(self, sequence_ids: Sequence[int]) -> list[Item]:
+        """These are pending no more and leave their lanes, one after the other."""
+        pending, get = self._pending, self._pending.get
+        taken = [pending[sequence_id] for sequence_id in sequence_ids]
+        lane = self._lanes.get(taken[0].payload.resource_type)
+        is_only = lane is not None and len(self._lanes) == 1
+        line: deque[Entry] = lane.buckets[lane.priorities[0]] if lane and is_only else deque()
+        for item in taken[:-1]:
+            del pending[item.sequence_id]
+            if len(line) > 1 and line[0][1] is item and get(line[1][1].sequence_id) is line[1][1]:
+                # Only the lane's front changes, and `remove` says which it is once they are gone.
+                line.popleft()
+            else:
+                self.remove(item)
+                line = deque()
+        del pending[taken[-1].sequence_id]
+        self.remove(taken[-1])
+        return taken
+
     def remove(self, item: Item) -> None:
         """`item` is not alive any more. Drops it if it stands in front; else it goes stale."""
         kind = item.payload.resource_type
@@ -149,6 +182,27 @@ class Lanes:
                 best = (-entry[1].priority, entry[0])
                 chosen = entry[1]
         return chosen
+
+    def ahead(self, kinds: tuple[str, ...] | None, most: int) -> list[Item]:
+        """The next items that `first` would give, each once the one before has been granted; at
+        least one if there is any, and all of them only where they stand in one lane: to weigh lanes
+        against each other is for `first`."""
+        names = self._lanes if kinds is None else [kind for kind in kinds if kind in self._lanes]
+        if len(names) != 1:
+            item = self.first(kinds)
+            return [] if item is None else [item]
+        (name,) = names
+        if self._alive is not None:
+            standing = (item for _, item in self._lanes[name] if self._stands(item))
+        else:
+            get = self._pending.get
+            lane = self._lanes[name]
+            line = islice(lane.buckets[lane.priorities[0]], most)
+            first = [item for _, item in line if get(item.sequence_id) is item]
+            if len(first) == most:
+                return first  # nearly always: none of them is stale, none of another priority
+            standing = (item for _, item in lane if get(item.sequence_id) is item)
+        return list(islice(standing, most))
 
     def fronts(self) -> Iterator[Item]:
         """The first item of every priority of every lane."""

@@ -1,7 +1,7 @@
 """What a queue remembers of the past so that a repeat gets the same answer. Bounded by count."""
 
 from collections import deque
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -41,6 +41,19 @@ class Memory(Generic[K, V]):
             return
         entries[key] = (at, value)
         order.append((at, key))
+        while len(order) > most:
+            entries.pop(order.popleft()[1], None)
+
+    def put_all(self, pairs: Sequence[tuple[K, V]], at: int, most: int) -> None:
+        """`put` for each."""
+        entries, order = self._entries, self._order
+        fresh = {key: (at, value) for key, value in pairs}
+        if len(fresh) < len(pairs) or not entries.keys().isdisjoint(fresh):
+            for key, value in pairs:
+                self.put(key, value, at, most)
+            return
+        entries.update(fresh)
+        order.extend([(at, key) for key in fresh])
         while len(order) > most:
             entries.pop(order.popleft()[1], None)
 

@@ -15,8 +15,8 @@ class SerializeBy(StrEnum):
 
 
 class Rules(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """The part of the options that `evolve` needs. It is journaled with every epoch, so that a
-    replay under other settings still gives the state that was."""
+    """What an owner lays down for whoever follows its journal. It is journaled with every epoch, so
+    that a replay under other settings still gives the state that was."""
 
     serialize_by: SerializeBy = SerializeBy.NONE
     dedupe_window_ms: int = 24 * 3600 * 1000
@@ -24,6 +24,13 @@ class Rules(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=
     finished_entries: int = 100_000
     pending_high: int = 0
     pending_low: int = 0
+    ttl_ms: int = 0
+    """How long the journal may be silent before another may try to own it; 0: nobody may, a lock
+    of the store says who owns it."""
+    url: str = ""
+    """Where the owner takes calls that other nodes pass on."""
+    format: int = 1
+    """The newest record format of this epoch: every node that follows can read it."""
 
 
 class QueueOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

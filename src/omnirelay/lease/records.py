@@ -9,6 +9,9 @@ import msgspec
 from omnirelay.lease.options import Rules
 from omnirelay.model.items import ANONYMOUS, ErrorInfo, Payload, Token
 
+FORMAT = 1
+"""The newest format of records that this program reads. A change that an older program would
+misread is the next number, and is written only in epochs whose rules name it (docs/adr/0014)."""
 REQUEUED = "requeued"
 DEAD_LETTERED = "deadLettered"
 
@@ -77,7 +80,8 @@ class Granted(Stored, frozen=True, gc=False, tag="LeaseGranted"):
 
 
 class Renewed(Stored, frozen=True, gc=False, tag="Heartbeat"):
-    """Every heartbeat of one principal in one envelope: (sequence id, fence, new expiry)."""
+    """Every heartbeat of one principal in one envelope: (sequence id, fence, new expiry). Without
+    any it is the owner's own: it still serves, and had nothing else to write."""
 
     beats: tuple[tuple[int, int, int], ...]
     principal: str = ANONYMOUS

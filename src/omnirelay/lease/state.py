@@ -6,8 +6,9 @@ no fact changes by it.
 
 import copy
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
+from operator import attrgetter
 
 import msgspec
 
@@ -19,6 +20,7 @@ from omnirelay.lease.options import Rules, SerializeBy
 from omnirelay.lease.records import Item
 
 Key = tuple[str, str]
+_AVAILABLE_AT = attrgetter("available_at")
 
 
 class Held(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
@@ -147,6 +149,15 @@ class QueueState:
         else:
             self.lanes.push(item, front=front)
 
+    def insert_all(self, items: Sequence[Item]) -> None:
+        """`insert` for each, at the back."""
+        if self.serialized or any(map(_AVAILABLE_AT, items)):
+            for item in items:
+                self.insert(item)
+            return
+        self.pending.update({item.sequence_id: item for item in items})
+        self.lanes.push_all(items)
+
     def line_up(self, item: Item, *, front: bool = False) -> None:
         if not self.serialized:
             self.lanes.push(item, front=front)
@@ -230,6 +241,15 @@ class QueueState:
         self.busy[key] = item
         if rival is not None:
             self._displace(key, rival)
+
+    def hold_all(self, sequence_ids: Sequence[int]) -> list[Item]:
+        """`hold` for each of these."""
+        if not self.serialized and not self.delayed:
+            return self.lanes.take_all(sequence_ids)
+        items = [self.pending[sequence_id] for sequence_id in sequence_ids]
+        for item in items:
+            self.hold(item)
+        return items
 
     def free(self, key: Key) -> None:
         """A key's holder or candidate is gone: the next parked item of the key lines up, behind

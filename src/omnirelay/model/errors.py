@@ -11,8 +11,10 @@
     ├── SequenceConflict
     ├── ResourceExhausted      QueueFull, Backpressure, Overloaded, RateLimited, DiskFull, TooLarge
     ├── Unavailable            Recovering, Closed, OutcomeUnknown
+    ├── Behind                 (a standby that would lose more than was accepted)
     ├── DeadlineExceeded       NothingToLease
-    └── JournalError           Fenced, SequenceTaken, Corrupt, JournalOwned, TooLittleDurability
+    └── JournalError           Fenced, SequenceTaken, Corrupt, JournalOwned, TooLittleDurability,
+                               TooNew, OtherJournal
 
 `status` is the transport-neutral status, `code` the stable machine name of CONTRACT §1.
 """
@@ -193,6 +195,12 @@ class Unavailable(OmniRelayError):
     code = "error.unavailable"
 
 
+class NotOwner(Unavailable):
+    """Another node serves this shard, or nobody at the moment. Nothing was changed."""
+
+    code = "error.resourcelease.not_owner"
+
+
 class Recovering(Unavailable):
     code = "error.resourcelease.recovering"
 
@@ -205,6 +213,13 @@ class OutcomeUnknown(Unavailable):
     """The command may or may not have happened. Repeating it with its request id is safe."""
 
     code = "error.resourcelease.outcome_unknown"
+
+
+class Behind(OmniRelayError):
+    """A standby was not promoted: more would be lost than was accepted."""
+
+    status = "FAILED_PRECONDITION"
+    code = "error.standby.behind"
 
 
 class DeadlineExceeded(OmniRelayError):
@@ -260,7 +275,11 @@ class Corrupt(JournalError):
     code = "error.journal.corrupt"
 
     def __init__(self, shard: str, sequence: int, why: str) -> None:
-        super().__init__(f"shard {shard}: journal is damaged at sequence {sequence}: {why}")
+        super().__init__(
+            f"shard {shard}: journal is damaged at sequence {sequence}: {why}",
+            shard=shard,
+            sequence=sequence,
+        )
         self.shard = shard
         self.sequence = sequence
 
@@ -278,6 +297,33 @@ class JournalOwned(JournalError):
         self.pid = pid
 
 
+class TooNew(JournalError):
+    """The journal is written in a way that this program does not know yet."""
+
+    status = "FAILED_PRECONDITION"
+    code = "error.journal.too_new"
+
+    def __init__(self, shard: str, written: int, known: int) -> None:
+        super().__init__(
+            f"shard {shard} is written in record format {written} and this program reads up to "
+            f"{known}: upgrade this node",
+            written=written,
+            known=known,
+        )
+
+
 class TooLittleDurability(JournalError):
     status = "FAILED_PRECONDITION"
     code = "error.journal.durability"
+
+
+class OtherJournal(JournalError):
+    """What is stored there is not the beginning of the journal that should go there."""
+
+    status = "FAILED_PRECONDITION"
+    code = "error.journal.other"
+
+    def __init__(self, shard: str, sequence: int, why: str) -> None:
+        super().__init__(f"shard {shard}: another journal is there: {why}")
+        self.shard = shard
+        self.sequence = sequence

@@ -47,8 +47,12 @@ HEADER_BYTES_MAX: Final = 32 << 10
 MESSAGE_BYTES_MAX: Final = 8 << 20
 """One body, frame or stream message, in or out; the largest payload in base64 fits five times."""
 CONNECTIONS_MAX: Final = 10_000
+CONNECTIONS_PER_ADDRESS_MAX: Final = 1_000
+"""Of them, those of one client address, unless a node is told another number."""
 CALLS_PER_CONNECTION_MAX: Final = 4096
 """Calls under way on one multiplexed connection; the next one is refused as overloaded."""
+NODES_REACHED_MAX: Final = 64
+"""Other nodes that one passes calls on to at a time."""
 STREAM_WINDOW_MESSAGES_MAX: Final = 256
 """Stream messages one side may have under way before the other grants more."""
 STREAM_WINDOW_BYTES_MAX: Final = 1 << 20
@@ -58,9 +62,14 @@ STREAM_WINDOW_BYTES_MAX: Final = 1 << 20
 INBOX_MAX: Final = 65_536
 """Calls waiting for the writer; the next one is refused as overloaded."""
 WAITERS_MAX: Final = 65_536
-ENVELOPE_RECORDS_MAX: Final = 8192
+ENVELOPE_RECORDS_MAX: Final = 2048
+"""Of one turn; the call that reaches it may pass it. A larger one would save little, and whoever
+has been answered works while the next turn is taken."""
 ENVELOPE_BYTES_MAX: Final = 32 << 20
 TURN_COMMANDS_MAX: Final = 4096
+AHEAD_COMMANDS_MIN: Final = 256
+"""So many that wait are worth a turn of their own while the last one is still being confirmed;
+fewer had better wait, and share a commit with those that come meanwhile."""
 
 # -- journal ----------------------------------------------------------------------------------
 READ_ENVELOPES_MAX: Final = 512
@@ -71,6 +80,10 @@ SINK_HELD_EVENTS_MAX: Final = 10_000
 PEER_POSITIONS_MAX: Final = 10_000
 PRUNE_ENVELOPES_MAX: Final = 256
 """Envelopes one pruning step deletes, so that it never holds the writer for long."""
+
+COPY_ENVELOPES_MAX: Final = 128
+COPY_BYTES_MAX: Final = 4 << 20
+"""What a copy or a mirror appends at once; the envelope that reaches it may pass it."""
 
 # -- identity ---------------------------------------------------------------------------------
 BEARER_BYTES_MAX: Final = 16 << 10
@@ -85,12 +98,16 @@ USED_BEARERS_MAX: Final = 100_000
 """Ids of single-use bearer tokens remembered until they expire; the next one is refused."""
 DECISIONS_MAX: Final = 8192
 """Answers of the policy that are remembered."""
+SETTLED_METAS_MAX: Final = 4096
+"""Metas of calls of which it is remembered that no middleware has to do with them."""
 GRANTS_MAX: Final = 10_000
 LIMITED_PRINCIPALS_MAX: Final = 10_000
 """Principals whose rate is remembered; the one seen longest ago is forgotten first."""
 
 # -- the pipeline's tables
 
+ROW_GROUP_ROWS: Final = 100_000
+"""Of Parquet files that we write ourselves: row groups that are worth a task of Spark's."""
 FOOTER_READERS_MAX: Final = 16
 """Threads that read the footers of files just written."""
 STATISTIC_CHARS_MAX: Final = 64
@@ -102,5 +119,37 @@ BOUNDS_IN_WORDS_MAX: Final = 64
 
 REPLAY_INSPECT_MAX: Final = 10_000
 """Items of a node that a comparison asks for one by one."""
+REPLAY_HELD_BYTES_MAX: Final = 256 << 20
+"""Of one shard's rows that come as a stream and are held to be looked at twice; and of an outcome
+that the driver takes at once, not shard by shard."""
+REPLAY_GROUP_ROWS_MAX: Final = 2_000_000
+"""Of a row group whose rows are looked at together: it cannot be read in part."""
 AUDIT_FINDINGS_MAX: Final = 1000
 """Findings of one statement that an audit names; it says so if there were more."""
+
+# -- journals on NATS and on object stores ----------------------------------------------------
+NATS_PENDING_BYTES_MAX: Final = 64 << 20
+"""Bytes one connection may hold that were not sent, and half of what one batch may bring in."""
+NATS_READ_BYTES_MAX: Final = 16 << 20
+"""About what one read of a journal on NATS brings in; the envelope that reaches it may pass it."""
+OBJECT_FETCHES_MAX: Final = 32
+"""Objects fetched or deleted at the same time."""
+SEGMENT_ENVELOPES_MAX: Final = 1024
+SEGMENT_BYTES_MAX: Final = 16 << 20
+"""Of the envelopes rolled up into one object; the envelope that reaches it may pass it."""
+
+# -- a hub ------------------------------------------------------------------------------------
+HUB_PIECE_BYTES_MAX: Final = 2 << 20
+"""Of a body in one message; a larger one travels in pieces."""
+HUB_BODY_BYTES_MAX: Final = 1 << 30
+"""Of one envelope, or one part of a snapshot."""
+HUB_HELD_BYTES_MAX: Final = 256 << 20
+"""Bodies a hub has in hand and has not stored; a lone one may pass it."""
+HUB_READ_BYTES_MAX: Final = 16 << 20
+"""About what one read through a hub brings in; the envelope that reaches it may pass it."""
+HUB_SHARDS_MAX: Final = 256
+HUB_SUBSCRIPTIONS_MAX: Final = 1024
+HUB_WAITING_MAX: Final = 64
+"""Calls that wait for one shard's store; the next one is refused as overloaded."""
+HUB_THREADS_MAX: Final = 64
+"""Shards whose stores may block at the same time."""

@@ -70,8 +70,8 @@ class RandomIds:
     def lease_id(self) -> str:
         if not self._pool:
             drawn = os.urandom(16 * 64).hex()
-            self._pool = [drawn[i : i + 32] for i in range(0, len(drawn), 32)]
-        return dashed(self._pool.pop())
+            self._pool = [dashed(drawn[i : i + 32]) for i in range(0, len(drawn), 32)]
+        return self._pool.pop()
 
 
 _failpoint: Callable[[str], None] | None = None

@@ -1,9 +1,11 @@
 """`memory:` — a journal that dies with its process. Several handles may share one medium."""
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from itertools import takewhile
 
-from omnirelay.journal.backend import Durability, Head, JournalReader, SnapshotRef
+from omnirelay.journal.backend import Durability, Head, JournalSource, SnapshotRef, one_by_one
+from omnirelay.journal.bell import Bell
 from omnirelay.journal.format import Sealed
 from omnirelay.model.errors import Corrupt, Fenced, SequenceTaken
 
@@ -15,6 +17,7 @@ class MemoryMedium:
         self.parts: dict[tuple[int, int], bytes] = {}
         self.snapshot: SnapshotRef | None = None
         self.pruned_through = 0
+        self.bell = Bell()
 
 
 class MemoryJournal:
@@ -52,6 +55,19 @@ class MemoryJournal:
         assert sealed.first == expected + 1
         self.medium.envelopes.append(sealed)
         self.medium.lasts.append(sealed.last)
+        self.medium.bell.ring(sealed.last)
+
+    async def begin(self, sealed: Sealed) -> None:
+        last = (await self.head()).last
+        if last:
+            raise SequenceTaken(self.shard, 0, last)
+        self.medium.envelopes.append(sealed)
+        self.medium.lasts.append(sealed.last)
+        self.medium.pruned_through = sealed.first - 1
+        self.medium.bell.ring(sealed.last)
+
+    async def extend(self, envelopes: Sequence[Sealed], *, expected: int) -> None:
+        await one_by_one(self, envelopes, expected=expected)
 
     async def read(self, after: int, limit: int) -> list[bytes]:
         if after < self.medium.pruned_through:
@@ -59,15 +75,21 @@ class MemoryJournal:
         at = bisect_right(self.medium.lasts, after)
         return [sealed.body for sealed in self.medium.envelopes[at : at + limit]]
 
-    def reader(self) -> JournalReader:
+    async def wait_for_more(self, after: int, timeout_s: float) -> None:
+        await self.medium.bell.wait(after, timeout_s)
+
+    def reader(self) -> JournalSource:
         return MemoryJournal(self.shard, self.medium)
 
     async def write_part(self, sequence: int, part: int, body: bytes) -> None:
         self.medium.parts[(sequence, part)] = body
 
     async def finish_snapshot(self, ref: SnapshotRef) -> None:
+        newest = self.medium.snapshot
+        if newest is not None and newest.sequence > ref.sequence:
+            return
         self.medium.snapshot = ref
-        for key in [key for key in self.medium.parts if key[0] != ref.sequence]:
+        for key in [key for key in self.medium.parts if key[0] < ref.sequence]:
             del self.medium.parts[key]
 
     async def snapshot(self) -> SnapshotRef | None:

@@ -4,9 +4,10 @@ The methods are async by contract but block: the writer that calls them runs on 
 (docs/adr/0002), and readers run on another.
 """
 
+import asyncio
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import takewhile
@@ -14,9 +15,9 @@ from typing import cast
 
 import apsw
 
-from omnirelay.journal.backend import Durability, Head, JournalReader, SnapshotRef
+from omnirelay.journal.backend import Durability, Head, JournalSource, SnapshotRef
 from omnirelay.journal.format import Sealed
-from omnirelay.model.errors import Corrupt, Fenced, OmniRelayError, SequenceTaken
+from omnirelay.model.errors import Corrupt, Fenced, OmniRelayError, SequenceTaken, Unavailable
 from omnirelay.model.ports import failpoint
 from omnirelay.stores.highwater import HighWater, Mark
 from omnirelay.stores.sqlite_file import (
@@ -33,6 +34,9 @@ from omnirelay.stores.sqlite_wal import WalConnection
 
 SAFE_SQLITE = 3051003
 """From here on, two connections that checkpoint at once cannot corrupt the WAL."""
+
+POLL_MIN_S = 0.002
+POLL_LATEST_S = 0.05
 
 _HEAD = (
     "SELECT last, epoch, written_at, first FROM journal WHERE shard = ? ORDER BY first DESC LIMIT 1"
@@ -101,6 +105,20 @@ class SqliteReader:
         if rows and int(rows[0][0]) > after + 1:  # type: ignore[arg-type]
             raise Corrupt(self.shard, after + 1, f"it is gone; the journal goes on at {rows[0][0]}")
         return [bytes(row[1]) for row in rows]  # type: ignore[arg-type]
+
+    async def wait_for_more(self, after: int, timeout_s: float) -> None:
+        """Nothing tells a process of another one's commit but the file, so it is looked at: at
+        first often, for a follower that is close behind, then less so."""
+        loop = asyncio.get_running_loop()
+        until, pause_s = loop.time() + timeout_s, POLL_MIN_S
+        while (left_s := until - loop.time()) > 0:
+            try:
+                if (await self.head()).last > after:
+                    return
+            except Unavailable:
+                pause_s = POLL_LATEST_S  # whoever reads next is told
+            await asyncio.sleep(min(pause_s, left_s))
+            pause_s = min(1.5 * pause_s, POLL_LATEST_S)
 
     async def snapshot(self) -> SnapshotRef | None:
         with self._errors():
@@ -208,15 +226,27 @@ class SqliteJournal(SqliteReader):
 
     async def append(self, sealed: Sealed, *, expected: int) -> None:
         assert sealed.first == expected + 1
+        self._put((sealed,), expected)
+
+    async def begin(self, sealed: Sealed) -> None:
+        self._put((sealed,), 0)
+
+    async def extend(self, envelopes: Sequence[Sealed], *, expected: int) -> None:
+        if envelopes:
+            self._put(envelopes, expected)
+
+    def _put(self, envelopes: Sequence[Sealed], expected: int) -> None:
+        """In one transaction."""
         db = self._db
         # `_errors`, spelled out, and one cursor for all three: every commit comes this way.
         try:
             execute = db.cursor().execute
             execute("BEGIN IMMEDIATE")
             try:
-                self._check_turn(db, sealed, expected)
-                row = (sealed.shard, sealed.first, sealed.last, sealed.epoch, sealed.time)
-                execute(_INSERT, (*row, sealed.body))
+                self._check_turn(db, envelopes[0], expected)
+                for sealed in envelopes:
+                    row = (sealed.shard, sealed.first, sealed.last, sealed.epoch, sealed.time)
+                    execute(_INSERT, (*row, sealed.body))
                 failpoint("sqlite.before_commit")
                 execute("COMMIT")
             except BaseException:
@@ -246,13 +276,13 @@ class SqliteJournal(SqliteReader):
         row = db.execute(_HEAD, (self.shard,)).fetchone()
         return (0, 0) if row is None else (row[0], row[1])
 
-    def reader(self) -> JournalReader:
+    def reader(self) -> JournalSource:
         return SqliteReader(self.path, self.shard, vfs=self._vfs)
 
     async def write_part(self, sequence: int, part: int, body: bytes) -> None:
         with self._errors():
             if part == 0:
-                self._drop_parts(sequence, unfinished=True)
+                self._drop_parts(sequence, kept=self._snapshot_sequence())
             row = (self.shard, sequence, part, body)
             self._db.execute("INSERT OR REPLACE INTO snapshot_parts VALUES (?, ?, ?, ?)", row)
         failpoint("snapshot.after_part")
@@ -260,22 +290,23 @@ class SqliteJournal(SqliteReader):
     async def finish_snapshot(self, ref: SnapshotRef) -> None:
         row = (self.shard, ref.sequence, ref.epoch, ref.link, ref.time, ref.parts, ref.checksum)
         with self._errors():
+            if self._snapshot_sequence() > ref.sequence:
+                return
             sql = "INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?, ?, ?)"
             self._db.execute(sql, row)
             failpoint("snapshot.after_finish")
-            self._drop_parts(ref.sequence, unfinished=False)
+            self._drop_parts(ref.sequence, kept=ref.sequence)
 
-    def _drop_parts(self, keep: int, *, unfinished: bool) -> None:
-        """Drop parts no finished snapshot needs, a few at a time to keep each commit short."""
-        finished = keep
-        if unfinished:
-            sql = "SELECT sequence FROM snapshots WHERE shard = ?"
-            finished = scalar(self._db, sql, self.shard) or 0
+    def _snapshot_sequence(self) -> int:
+        return scalar(self._db, "SELECT sequence FROM snapshots WHERE shard = ?", self.shard) or 0
+
+    def _drop_parts(self, through: int, *, kept: int) -> None:
+        """Drop parts no snapshot needs, a few at a time to keep each commit short."""
         while True:
             self._db.execute(
                 "DELETE FROM snapshot_parts WHERE rowid IN (SELECT rowid FROM snapshot_parts "
-                "WHERE shard = ? AND sequence != ? LIMIT 8)",
-                (self.shard, finished),
+                "WHERE shard = ? AND sequence <= ? AND sequence != ? LIMIT 8)",
+                (self.shard, through, kept),
             )
             if self._db.changes() == 0:
                 return
@@ -304,10 +335,10 @@ def _roll_back(db: apsw.Connection) -> None:
 
 def mark_path(path: str, shard: str) -> str:
     """Where the high-water mark of one shard of this file is kept."""
-    return f"{path}-{_file_word(shard)}.mark"
+    return f"{path}-{file_word(shard)}.mark"
 
 
-def _file_word(shard: str) -> str:
+def file_word(shard: str) -> str:
     """The shard's name in a file name: as it is if every file system keeps it so, else a digest.
     A slash would lead elsewhere, and some file systems take two cases for one."""
     if re.fullmatch(r"[a-z0-9_][a-z0-9_.-]{0,63}", shard):

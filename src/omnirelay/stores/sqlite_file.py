@@ -200,7 +200,7 @@ _WRONG_PLACE = (
 
 def translate_os(error: OSError, path: str) -> OmniRelayError:
     """The operating system's error about a file beside the journal, in our words."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return DiskFull(f"{path}: no room left on the disk; free some, the shard resumes by itself")
     if error.errno == errno.ENOENT:
         folder = os.path.dirname(os.path.abspath(path))

@@ -62,6 +62,27 @@ class TakingSnapshots(Hooks):
             assert await journal.snapshot() == after
             assert await journal.read_part(9, 0) == b"nine"
 
+    async def test_a_snapshot_finished_late_does_not_replace_a_newer_one(
+        self, journal: JournalBackend
+    ) -> None:
+        """An owner that was replaced in the middle of it does not know that it was."""
+        await append_all(journal, [Scribe(SHARD).seal(9)])
+        late = await snapshot_of(journal, 4, [b"late"] * 2, finish=False)
+        newer = await snapshot_of(journal, 9, [b"new", b"er"])
+        await journal.finish_snapshot(late)
+        assert await journal.snapshot() == newer
+        assert [await journal.read_part(9, number) for number in range(2)] == [b"new", b"er"]
+
+    async def test_an_older_snapshot_spoils_no_newer_one_that_is_being_written(
+        self, journal: JournalBackend
+    ) -> None:
+        await append_all(journal, [Scribe(SHARD).seal(9)])
+        newer = await snapshot_of(journal, 9, [b"new", b"er"], finish=False)
+        await snapshot_of(journal, 4, [b"late"] * 2)
+        await journal.finish_snapshot(newer)
+        assert await journal.snapshot() == newer
+        assert [await journal.read_part(9, number) for number in range(2)] == [b"new", b"er"]
+
     async def test_a_part_written_again_is_the_later_one(self, journal: JournalBackend) -> None:
         await append_all(journal, [Scribe(SHARD).seal(5)])
         await snapshot_of(journal, 5, [b"a", b"b", b"c"], finish=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from omnirelay.journal.backend import JournalBackend, SnapshotRef
+from omnirelay.journal.backend import JournalBackend, JournalTarget, SnapshotRef
 from omnirelay.journal.format import Sealed
 
 SHARD = "orders"
@@ -26,7 +26,7 @@ class Medium(ABC):
     """`bodies`, `put_body` and `drop` work."""
 
     @abstractmethod
-    def handle(self, shard: str = SHARD) -> JournalBackend:
+    def handle(self, shard: str = SHARD) -> JournalTarget:
         """One more handle to the same storage, not opened yet. Several may be open at once."""
 
     # Behind the store's back, while no handle is open. Envelopes are counted from 0, oldest first.
@@ -47,7 +47,7 @@ _NO_BYTES = "this storage shows its bytes but does not say how; set shows_bytes 
 
 
 @asynccontextmanager
-async def opened(medium: Medium, shard: str = SHARD) -> AsyncIterator[JournalBackend]:
+async def opened(medium: Medium, shard: str = SHARD) -> AsyncIterator[JournalTarget]:
     handle = medium.handle(shard)
     try:
         await handle.open()

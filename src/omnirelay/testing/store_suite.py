@@ -18,6 +18,7 @@ from omnirelay.journal.format import Chain, Sealed
 from omnirelay.model.errors import Fenced, SequenceTaken
 from omnirelay.model.ports import set_failpoint
 from omnirelay.testing.envelopes import Scribe, scan
+from omnirelay.testing.store_beginning import BeginningLate, Extending
 from omnirelay.testing.store_damage import NoticingDamage
 from omnirelay.testing.store_keeping import Pruning, TakingSnapshots
 from omnirelay.testing.store_medium import (
@@ -29,6 +30,7 @@ from omnirelay.testing.store_medium import (
     opened,
     snapshot_of,
 )
+from omnirelay.testing.store_waiting import Waiting
 
 __all__ = ["SHARD", "JournalSuite", "Medium"]
 
@@ -298,6 +300,15 @@ class SharingStorage(Hooks):
 
 
 class JournalSuite(
-    Appending, Reading, Reopening, SharingStorage, TakingSnapshots, Pruning, NoticingDamage
+    Appending,
+    Reading,
+    Waiting,
+    Reopening,
+    SharingStorage,
+    BeginningLate,
+    Extending,
+    TakingSnapshots,
+    Pruning,
+    NoticingDamage,
 ):
     """Every case. Inherit it once for each kind of storage."""

@@ -1,0 +1,324 @@
+"""Runs: many commands of one kind decided, applied and answered in one go.
+
+A batch of a hundred would else pay a hundred times for finding its function, for tuples of one and
+for rules that cannot change in between. `decide`, `evolve` and `answer` stay the definition of what
+happens: a run is what they would do one after the other. It stops short of the first command that
+is not plainly taken, and leaves that one to them (tests/model/test_runs.py holds the two together).
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby, takewhile
+from typing import Any, NamedTuple
+
+from omnirelay.lease.answers import DONE, Accepted, Answer, leased_all
+from omnirelay.lease.commands import (
+    Command,
+    Complete,
+    Completes,
+    Enqueue,
+    Enqueues,
+    Grant,
+    New,
+    Who,
+)
+from omnirelay.lease.decide import enqueued
+from omnirelay.lease.evolve import evolve, remember_lease
+from omnirelay.lease.options import QueueOptions
+from omnirelay.lease.records import Completed, Enqueued, Granted, Item, Record
+from omnirelay.lease.state import Held, QueueState
+from omnirelay.model.errors import InvalidArgument
+from omnirelay.model.items import Token, check_payload
+
+Run = Enqueued | Granted | Completed
+
+
+class Played(NamedTuple):
+    """What a run made. `pending` and `active` are the depths after each record."""
+
+    records: Sequence[Run]
+    pending: Sequence[int]
+    active: Sequence[int]
+    answers: Sequence[Answer]
+    """One a record."""
+
+
+def play(
+    state: QueueState, commands: Sequence[Command], now: int, options: QueueOptions
+) -> Played | None:
+    """Decide and apply as many of the first commands as are plainly taken. None: the first one is
+    not, or is of a kind that has no runs."""
+    pending, active = len(state.pending), len(state.active)
+    if type(commands) is Enqueues or type(commands[0]) is Enqueue:
+        records = _enqueues(state, commands, now, options)
+        if not records:
+            return None
+        evolve_run(state, records, now)
+        depths = range(pending + 1, pending + len(records) + 1)
+        answers = [
+            Accepted(record.sequence_id, False, depth, active)
+            for record, depth in zip(records, depths, strict=True)
+        ]
+        return Played(records, depths, [active] * len(records), answers)
+    if type(commands) is not Completes and type(commands[0]) is not Complete:
+        return None
+    ended = _completes(state, commands, now)
+    if not ended:
+        return None
+    evolve_run(state, ended, now)
+    count = len(ended)
+    return Played(
+        ended, [pending] * count, range(active - 1, active - count - 1, -1), [DONE] * count
+    )
+
+
+def grant(
+    state: QueueState,
+    items: Sequence[Item],
+    wish: Grant,
+    lease_ids: Sequence[str],
+    now: int,
+    *,
+    options: QueueOptions,
+) -> Played:
+    """`items` as `state.lanes.ahead` gave them, after a grant that found `wish` in order."""
+    fence, usual_ms = state.next_fence(), options.lease_duration_ms
+    asked_ms, peer_id, principal = wish.lease_duration_ms, wish.peer_id, wish.principal
+    request_id, proof = wish.request_id, wish.proof
+    records = []
+    for item, lease_id in zip(items, lease_ids, strict=True):
+        lease_ms = asked_ms or item.lease_ms or usual_ms
+        records.append(
+            Granted(
+                item.sequence_id,
+                item.attempt,
+                lease_id,
+                fence,
+                now + lease_ms,
+                lease_ms,
+                peer_id,
+                principal,
+                request_id,
+                proof,
+            )
+        )  # `decide.granted`, spelled out: this is the way of every batch
+        fence += 1
+    pending, active, count = len(state.pending), len(state.active), len(records)
+    evolve_run(state, records, now)
+    held = state.active
+    return Played(
+        records,
+        range(pending - 1, pending - count - 1, -1),
+        range(active + 1, active + count + 1),
+        leased_all([held[record.sequence_id] for record in records], options),
+    )
+
+
+# -- deciding -----------------------------------------------------------------------------------
+
+
+def _enqueues(
+    state: QueueState, commands: Sequence[Command], now: int, options: QueueOptions
+) -> list[Enqueued]:
+    records: list[Enqueued] = []
+    if state.paused:
+        return records
+    rules, recall = state.rules, state.requests.recall
+    most = min(options.capacity, rules.pending_high or options.capacity) - len(state.pending)
+    since, named = now - rules.dedupe_window_ms, set()
+    sequence_id = state.last_id
+    items, who = _new_items(commands)
+    peer_id, principal, proof = who.peer_id, who.principal, who.proof
+    for item in items[: max(0, most)]:
+        payload = item.payload
+        request_id = payload.request_id
+        if request_id is not None:
+            if request_id in named or recall(request_id, since) is not None:
+                break
+            named.add(request_id)
+        sequence_id += 1
+        try:
+            check_payload(payload)
+            if (
+                item.priority
+                or item.delay_ms
+                or item.max_attempts is not None
+                or item.lease_duration_ms is not None
+            ):
+                records.append(enqueued(item, who, sequence_id, now))
+                continue
+        except InvalidArgument:
+            break
+        # What `enqueued` makes of one that says nothing special, as nearly all do.
+        records.append(Enqueued(sequence_id, payload, 0, 0, 0, 0, peer_id, principal, proof))
+    return records
+
+
+def _new_items(commands: Sequence[Command]) -> tuple[Sequence[New], Who]:
+    """As many of the first as are enqueues of one caller."""
+    if type(commands) is Enqueues:
+        return commands.items, commands
+    first = commands[0]
+    items = list(takewhile(lambda one: type(one) is Enqueue and _is_by(one, first), commands))
+    return items, first  # type: ignore[return-value]
+
+
+def _is_by(command: Command, who: Who) -> bool:
+    return (
+        command.principal == who.principal
+        and command.peer_id == who.peer_id
+        and command.proof == who.proof
+    )
+
+
+def _completes(state: QueueState, commands: Sequence[Command], now: int) -> list[Completed]:
+    records: list[Completed] = []
+    tokens, principal, proof = _tokens(commands)
+    named: set[int] = set()
+    active = state.active
+    for token in tokens:
+        sequence_id = token.sequence_id
+        held = active.get(sequence_id)
+        if held is None or sequence_id in named:
+            break
+        lease_id, fence, attempt = held.lease_id, held.fence, held.item.attempt
+        if (
+            lease_id != token.lease_id
+            or attempt != token.attempt
+            or held.expires_at <= now
+            or held.principal != principal
+            or (token.fence is not None and token.fence != fence)
+        ):  # `held_by`, spelled out: this is the way of every batch
+            break
+        named.add(sequence_id)
+        records.append(
+            Completed(sequence_id, attempt, lease_id, fence, held.peer_id, principal, proof)
+        )
+    return records
+
+
+def _tokens(commands: Sequence[Command]) -> tuple[Sequence[Token], str, str | None]:
+    """Of as many of the first as are completions by one caller."""
+    if type(commands) is Completes:
+        return commands.tokens, commands.principal, commands.proof
+    first = commands[0]
+    ends = takewhile(lambda one: type(one) is Complete and _is_by(one, first), commands)
+    return [one.token for one in ends], first.principal, first.proof  # type: ignore[attr-defined]
+
+
+# -- applying -----------------------------------------------------------------------------------
+
+
+def evolve_all(state: QueueState, records: Iterable[Record], at: int) -> None:
+    """`evolve` for each, in runs of one kind. Where one does not follow from those before it,
+    `state.sequence` is that one's when the error comes out."""
+    for _, run in groupby(records, type):
+        evolve_run(state, list(run), at)
+
+
+def evolve_run(state: QueueState, records: Sequence[Record], at: int) -> None:
+    """`evolve` for records of one kind."""
+    apply = None if state.serialized or len(records) == 1 else _APPLY.get(type(records[0]))
+    if apply is None:
+        for record in records:
+            evolve(state, record, at)
+        return
+    state.at = at
+    if state.delayed:
+        state.ripen(at)
+    apply(state, records)
+    if state.rules.pending_high:
+        state.watch_level()  # by level, and within a run the level only rises or only falls
+
+
+def _enqueued(state: QueueState, records: Sequence[Enqueued]) -> None:
+    at, rules, last_id = state.at, state.rules, state.last_id
+    items: list[Item] = []
+    named: list[tuple[str, int]] = []
+    before = state.sequence - last_id
+    for record in records:
+        last_id += 1
+        sequence_id, payload = record.sequence_id, record.payload
+        if sequence_id != last_id:
+            state.sequence = before + last_id
+            raise AssertionError(f"item {sequence_id} after {last_id - 1}")
+        items.append(
+            Item(
+                sequence_id,
+                payload,
+                1,
+                at,
+                record.priority,
+                record.available_at,
+                record.max_attempts,
+                record.lease_ms,
+            )
+        )
+        if payload.request_id is not None:
+            named.append((payload.request_id, sequence_id))
+    state.sequence = before + last_id
+    state.last_id = last_id
+    state.insert_all(items)
+    if named:
+        state.requests.forget_before(at - rules.dedupe_window_ms)
+        state.requests.put_all(named, at, rules.dedupe_entries)
+
+
+def _granted(state: QueueState, records: Sequence[Granted]) -> None:
+    at, active, offset = state.at, state.active, state.fence_offset
+    sequence_ids = [record.sequence_id for record in records]
+    try:
+        items = state.hold_all(sequence_ids)
+    except KeyError as missing:
+        state.sequence += 1 + sequence_ids.index(missing.args[0])
+        raise
+    last_request: str | None = None
+    served: list[int] | None = None
+    expected = state.sequence + offset
+    for item, record in zip(items, records, strict=True):
+        expected += 1
+        sequence_id, fence = record.sequence_id, record.fence
+        if fence != expected:
+            state.sequence = expected - offset
+            raise AssertionError(f"fence {fence} out of line")
+        active[sequence_id] = Held(
+            item,
+            record.lease_id,
+            fence,
+            record.expires_at,
+            at,
+            record.lease_ms,
+            record.principal,
+            record.peer_id,
+            record.request_id,
+        )
+        request_id = record.request_id
+        if request_id is None:
+            continue
+        if served is not None and request_id == last_request:
+            served.append(sequence_id)
+            continue
+        remember_lease(state, request_id, sequence_id)
+        last_request, served = request_id, state.lease_requests.get(request_id)
+    state.sequence = expected - offset
+    state.deadlines.add_all([(record.sequence_id, record.expires_at) for record in records])
+
+
+def _completed(state: QueueState, records: Sequence[Completed]) -> None:
+    pop, ends = state.active.pop, []
+    try:
+        for record in records:
+            sequence_id = record.sequence_id
+            held = pop(sequence_id)
+            assert held.fence == record.fence, f"end of fence {record.fence}, held by {held.fence}"
+            ends.append((sequence_id, held.expires_at))
+    except BaseException:
+        state.sequence += len(ends) + 1
+        raise
+    state.sequence += len(ends)
+    state.deadlines.remove_all(ends)
+    finished = [(record.sequence_id, record.lease_id) for record in records]
+    state.finished.put_all(finished, state.at, state.rules.finished_entries)
+
+
+# Any: each function takes its own record type; the key is that type.
+_APPLY: dict[type, Any] = {Enqueued: _enqueued, Granted: _granted, Completed: _completed}

@@ -1,0 +1,45 @@
+"""What an object store must do for a journal."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from omnirelay.journal.backend import Durability
+from omnirelay.model import limits
+
+
+class Bucket(Protocol):
+    """Keys are relative to the address. Whole objects only; nobody sees half of one."""
+
+    name: str
+    shown: str
+    """The address, without secrets."""
+
+    async def prepare(self, shard: str) -> None:
+        """Make ready for objects of this shard. Raises InvalidOption if this cannot hold any."""
+
+    async def create(self, key: str, body: bytes) -> bool:
+        """False: something is there already, and stays. Raises OutcomeUnknown if it cannot tell,
+        DiskFull if there is no room."""
+
+    async def put(self, key: str, body: bytes) -> None: ...
+
+    async def get(self, key: str) -> bytes | None: ...
+
+    async def keys(self, prefix: str, after: str = "") -> list[str]:
+        """Every key that begins with `prefix` (which ends with a slash) and comes after `after`,
+        in order."""
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Those that are there, the first ones first, a few at a time."""
+
+    async def durability(self) -> Durability: ...
+
+
+async def get_all(bucket: Bucket, keys: Sequence[str]) -> list[bytes | None]:
+    """Several at the same time, but never more than a few."""
+    found: list[bytes | None] = []
+    for start in range(0, len(keys), limits.OBJECT_FETCHES_MAX):
+        some = keys[start : start + limits.OBJECT_FETCHES_MAX]
+        found += await asyncio.gather(*(bucket.get(key) for key in some))
+    return found
