@@ -24,7 +24,7 @@ def test_a_soak_that_finds_something_prints_its_command_and_ends_with_one(
     assert "python -m omnirelay.testing.world --seed 1" in capsys.readouterr().out
 
 
-def test_a_soak_steps_from_schedules_to_power_cuts_to_killed_processes(
+def test_a_soak_steps_from_schedules_to_meshes_to_power_cuts_to_killed_processes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(soak, "SEEDS_A_ROUND", 2)
@@ -33,5 +33,5 @@ def test_a_soak_steps_from_schedules_to_power_cuts_to_killed_processes(
     tally = soak.Tally()
     soak.soak(1, lambda: tally.counts["killed processes"] > 0, tally)
     assert tally.failures == []
-    assert tally.counts["schedules"] == 2
+    assert tally.counts["schedules"] == tally.counts["schedules of a mesh"] == 2
     assert tally.counts["power cuts"] > 0

@@ -1,6 +1,8 @@
 """What stands in a shard's inbox: commands of one caller, and where their outcomes go."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from omnirelay.lease.answers import Answer, Leased
 from omnirelay.lease.commands import Command
@@ -84,3 +86,12 @@ class LeaseCall:
 
 
 AnyCall = Call | LeaseCall
+
+
+def emptied(inbox: deque[AnyCall]) -> list[AnyCall]:
+    """All that was in it. Another thread may be at it too, and whoever takes a call answers it."""
+    taken: list[AnyCall] = []
+    with suppress(IndexError):
+        while True:
+            taken.append(inbox.popleft())
+    return taken

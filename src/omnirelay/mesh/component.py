@@ -5,7 +5,7 @@ translate what comes back.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
 from omnirelay.journal.events import Event
@@ -41,10 +41,10 @@ class Component:
         self.queue = queue
         self.desk = Desk(asyncio.get_running_loop(), offer or queue.offer)
 
-    async def all(
+    def all(
         self, commands: Sequence[Command], *, wait_ms: int | None = None
-    ) -> Sequence[Outcome]:
-        return await self.desk.call(Call(commands, wait_ms=wait_ms))
+    ) -> Awaitable[Sequence[Outcome]]:
+        return self.desk.call(Call(commands, wait_ms=wait_ms))
 
     async def one(self, command: Command, kind: type[A]) -> A:
         """The answer; a refusal is raised."""

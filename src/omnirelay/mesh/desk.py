@@ -8,7 +8,8 @@ wake-up, and gives back at once what was leased for somebody who has gone.
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextvars import Context
 from functools import partial
 
 from omnirelay.lease.answers import Leased
@@ -16,7 +17,75 @@ from omnirelay.lease.commands import Release
 from omnirelay.mesh.calls import AnyCall, Call, LeaseCall, LeaseReply, Outcome
 from omnirelay.model.errors import NothingToLease, OmniRelayError
 
-Answers = asyncio.Future[Sequence[Outcome]]
+
+class Answers:
+    """What a call will be answered, to be awaited once. A future in all that a task asks of one;
+    but whoever needs no task (`rpc.prompt`) goes on in the moment the answer is there, not a turn
+    of the loop later."""
+
+    __slots__ = (
+        "_asyncio_future_blocking",
+        "_call",
+        "_callback",
+        "_context",
+        "_is_over",
+        "_loop",
+        "_result",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, call: AnyCall) -> None:
+        self._asyncio_future_blocking = False
+        self._loop = loop
+        self._call = call
+        self._result: Sequence[Outcome] | None = None
+        self._is_over = False
+        self._callback: Callable[[Answers], object] | None = None
+        self._context: Context | None = None
+
+    def __await__(self) -> "Generator[Answers, None, Sequence[Outcome]]":
+        if not self._is_over:
+            self._asyncio_future_blocking = True
+            yield self
+        return self.result()
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
+    def done(self) -> bool:
+        return self._is_over
+
+    def cancelled(self) -> bool:
+        return self._is_over and self._result is None
+
+    def result(self) -> Sequence[Outcome]:
+        assert self._is_over, "nothing has come yet"
+        if self._result is None:
+            raise asyncio.CancelledError
+        return self._result
+
+    def add_done_callback(
+        self, callback: "Callable[[Answers], object]", *, context: Context | None = None
+    ) -> None:
+        """With a context, as tasks bring one, it is called in a later turn of the loop."""
+        assert not self._is_over, "whoever awaits it does not ask when it is there"
+        self._callback, self._context = callback, context
+
+    def cancel(self, msg: object = None) -> bool:
+        if self._is_over:
+            return False
+        self._is_over = True
+        self._call.withdrawn = True
+        if self._callback is not None:
+            self._loop.call_soon(self._callback, self, context=self._context)
+        return True
+
+    def come(self, outcomes: Sequence[Outcome]) -> None:
+        self._result = outcomes
+        self._is_over = True
+        if self._context is not None:
+            self._loop.call_soon(self._callback, self, context=self._context)  # type: ignore[arg-type]
+        elif self._callback is not None:
+            self._callback(self)
 
 
 class Desk:
@@ -29,13 +98,10 @@ class Desk:
         self._posted: deque[tuple[AnyCall, Answers, Sequence[Outcome]]] = deque()
         self._scheduled = False
 
-    async def call(self, call: Call) -> Sequence[Outcome]:
-        """One outcome a command, in order. Raises Overloaded or Closed."""
-        try:
-            return await self._expect(call)
-        except asyncio.CancelledError:
-            call.withdrawn = True
-            raise
+    def call(self, call: Call) -> Answers:
+        """One outcome a command, in order. Raises Overloaded or Closed. Whoever stops waiting
+        withdraws what was not decided yet."""
+        return self._expect(call)
 
     async def lease(self, call: LeaseCall) -> tuple[Leased, ...]:
         """Empty if nothing came within the wait. A caller that is cancelled keeps no lease."""
@@ -43,7 +109,6 @@ class Desk:
         try:
             return leases_of(await future)
         except asyncio.CancelledError:
-            call.withdrawn = True
             if future.done() and not future.cancelled():  # it came in the moment we were cancelled
                 self._give_back(call, future.result())
             raise
@@ -53,7 +118,7 @@ class Desk:
         give_back(self._offer, leases, principal)
 
     def _expect(self, call: AnyCall) -> Answers:
-        future: Answers = self._loop.create_future()
+        future = Answers(self._loop, call)
         call.reply = partial(self._post, call, future)
         self._offer(call)
         return future
@@ -78,7 +143,7 @@ class Desk:
 
     def _settle(self, call: AnyCall, future: Answers, outcomes: Sequence[Outcome]) -> None:
         if not future.done():
-            future.set_result(outcomes)
+            future.come(outcomes)
         elif future.cancelled():
             self._give_back(call, outcomes)
 

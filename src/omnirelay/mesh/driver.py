@@ -73,8 +73,11 @@ class LoopDriver:
             self._drive()
 
     def _drive(self) -> None:
-        self._is_due = False
-        self._shard.drive()
+        # What is left waits for the next turn of the loop: until then answers go out and are read,
+        # and a node and its callers work at the same time.
+        self._is_due = self._shard.drive()
+        if self._is_due:
+            self._loop.call_soon(self._drive)
         append_s = self._shard.tally.append_s
         self._usual_s += (append_s - self._usual_s) / 8
         if self._usual_s > SLOW_S or append_s > STUCK_S:

@@ -1,5 +1,7 @@
 """Where calls wait that a turn could not serve: lease calls for work, enqueues for room."""
 
+from collections import deque
+
 from omnirelay.lease.commands import Enqueue
 from omnirelay.lease.options import QueueOptions
 from omnirelay.mesh.calls import AnyCall, Call, LeaseCall, Outcome
@@ -22,6 +24,24 @@ class Hall:
         """Why no new work is taken at present."""
         self.is_empty = True
         """Nobody waits, so a turn need not look in. May still be False when the last has left."""
+
+    def play(self, turn: Turn, inbox: deque[AnyCall], calls: list[AnyCall]) -> None:
+        """One turn, all of it but the append. `calls` is filled with what it took from `inbox`."""
+        while inbox and len(calls) < limits.TURN_COMMANDS_MAX:
+            calls.append(inbox.popleft())
+        beats = turn.beat(calls)
+        if not self.is_empty:
+            self.resume_enqueues(turn)
+        for position, call in enumerate(calls):
+            if turn.is_full:
+                # What does not fit goes first in the next turn, in its old order.
+                inbox.extendleft(reversed(calls[position:]))
+                break
+            self.serve(turn, call, beats)
+        if turn.state.active:
+            turn.expire()
+        if not self.is_empty:
+            self.serve_waiters(turn)
 
     def serve(self, turn: Turn, call: AnyCall, beats: Beats) -> None:
         """Decide one call in this turn, or let it wait."""
@@ -105,6 +125,8 @@ class Hall:
 
     def next_at(self, ripe_at: int | None) -> int | None:
         """When somebody here must be looked at next; `ripe_at` is when work comes due."""
+        if self.is_empty:
+            return None
         if not len(self._leases) and not len(self._enqueues):
             return None
         if self.closed is not None:

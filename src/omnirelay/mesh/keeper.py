@@ -13,9 +13,15 @@ from omnirelay.lease.state import QueueState
 from omnirelay.model import limits
 
 _encoder = msgspec.json.Encoder()
+FEW_MEMORIES = 10_000
+MEMORY_WEIGHT = 4
 
 Slowest = Callable[[], Awaitable[int | None]]
 """The slowest durable checkpoint of any follower; None if nobody follows."""
+
+
+async def nobody() -> int | None:
+    return None
 
 
 class KeepOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,12 +48,16 @@ class Keeper:
     def is_busy(self) -> bool:
         return self._parts is not None or self._prune_through > 0
 
+    def is_due(self, state: QueueState) -> bool:
+        """Whether a snapshot should be begun."""
+        since = state.sequence - self.snapshot_sequence
+        if since < self._options.snapshot_every or self._parts is not None:
+            return False
+        return 2 * since >= _size(state)
+
     def watch(self, state: QueueState, link: str) -> None:
         """Start a snapshot of `state` if one is due. Copies references only."""
-        since = state.sequence - self.snapshot_sequence
-        if self._parts is None and since >= max(
-            self._options.snapshot_every, (len(state.pending) + len(state.active)) // 2
-        ):
+        if self.is_due(state):
             self.start(state, link)
 
     def start(self, state: QueueState, link: str) -> None:
@@ -87,6 +97,15 @@ class Keeper:
         gone = await self._backend.prune(through, before_ms=before, limit=most)
         if gone < most:
             self._prune_through = 0
+
+
+def _size(state: QueueState) -> int:
+    """How many entries of a snapshot count. What is remembered of the past is most of a queue that
+    is kept short, and all of it is new after as many records: a little of it makes no snapshot
+    dear, and a lot of it waits until there is more to save."""
+    memories = len(state.requests) + len(state.lease_requests) + len(state.finished)
+    kept = max(0, memories - FEW_MEMORIES)
+    return len(state.pending) + len(state.active) + MEMORY_WEIGHT * kept
 
 
 def _chain(first: Part, rest: Iterator[Part]) -> Iterator[Part]:

@@ -23,6 +23,8 @@ class _Verb(NamedTuple):
     """It makes room or keeps a promise: no limiter slows it."""
     is_idempotent: bool = False
     """To repeat it changes nothing, or the same thing again."""
+    is_prompt: bool = False
+    """All it waits for is the shard's answer."""
 
 
 _VERBS = (
@@ -32,6 +34,7 @@ _VERBS = (
         wire.EnqueueResponse,
         lambda verbs, _: verbs.enqueue,
         "Hand in one item. The same requestId again gives the first item's sequenceId.",
+        is_prompt=True,
     ),
     _Verb(
         "enqueueBatch",
@@ -39,6 +42,7 @@ _VERBS = (
         wire.EnqueueBatchResponse,
         lambda verbs, _: verbs.enqueue_batch,
         "Hand in many items in one commit; each is taken or refused by itself.",
+        is_prompt=True,
     ),
     _Verb(
         "lease",
@@ -46,6 +50,7 @@ _VERBS = (
         wire.LeaseResponse,
         lambda verbs, _: verbs.lease,
         "Take one item, waiting up to waitMs for it; nothing (204) if none came.",
+        is_prompt=True,
     ),
     _Verb(
         "leaseBatch",
@@ -53,6 +58,7 @@ _VERBS = (
         wire.LeaseBatchResponse,
         lambda verbs, _: verbs.lease_batch,
         "Take up to maxItems; waits only while there is none at all.",
+        is_prompt=True,
     ),
     _Verb(
         "heartbeat",
@@ -62,6 +68,7 @@ _VERBS = (
         "Keep a lease: its time starts anew.",
         is_urgent=True,
         is_idempotent=True,
+        is_prompt=True,
     ),
     _Verb(
         "heartbeatBatch",
@@ -71,6 +78,7 @@ _VERBS = (
         "Keep many leases, one result each.",
         is_urgent=True,
         is_idempotent=True,
+        is_prompt=True,
     ),
     _Verb(
         "complete",
@@ -80,6 +88,7 @@ _VERBS = (
         "Finish a lease: its item is done for good. To say it again does no harm.",
         is_urgent=True,
         is_idempotent=True,
+        is_prompt=True,
     ),
     _Verb(
         "completeBatch",
@@ -89,6 +98,7 @@ _VERBS = (
         "Finish many leases in one commit, one result each.",
         is_urgent=True,
         is_idempotent=True,
+        is_prompt=True,
     ),
     _Verb(
         "fail",
@@ -97,6 +107,7 @@ _VERBS = (
         lambda verbs, _: verbs.fail,
         "Say that the work failed: tried again later, or dead-lettered.",
         is_urgent=True,
+        is_prompt=True,
     ),
     _Verb(
         "release",
@@ -105,6 +116,7 @@ _VERBS = (
         lambda verbs, _: verbs.release,
         "Hand an item back untried: the attempt does not count.",
         is_urgent=True,
+        is_prompt=True,
     ),
     _Verb(
         "drain",
@@ -129,6 +141,7 @@ _VERBS = (
         "How much waits, is leased, delayed and dead, and who leads.",
         is_urgent=True,
         is_idempotent=True,
+        is_prompt=True,
     ),
     _Verb(
         "inspect",
@@ -176,6 +189,7 @@ def register(registry: Registry, component: Component) -> None:
             urgent=verb.is_urgent,
             idempotent=verb.is_idempotent,
             summary=verb.summary,
+            prompt=verb.is_prompt,
         )
     registry.server_stream(
         f"{namespace}::events",

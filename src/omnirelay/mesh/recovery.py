@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
-from omnirelay.journal.backend import Head, JournalBackend, SnapshotRef
+from omnirelay.journal.backend import Head, JournalSource, SnapshotRef
 from omnirelay.journal.format import CHECKSUM_BYTES, Chain, Envelope
-from omnirelay.lease.evolve import evolve
 from omnirelay.lease.image import Part, thaw
+from omnirelay.lease.runs import evolve_all
 from omnirelay.lease.state import QueueState
 from omnirelay.model import limits
 from omnirelay.model.errors import Corrupt
@@ -26,7 +26,7 @@ class Recovered(msgspec.Struct):
 
 
 async def recover(
-    backend: JournalBackend, on_progress: Callable[[int], None] | None = None
+    backend: JournalSource, on_progress: Callable[[int], None] | None = None
 ) -> Recovered:
     """Raises Corrupt, naming the sequence, if what is stored cannot be what was written."""
     while True:
@@ -41,7 +41,7 @@ async def recover(
 
 
 async def _recover_from(
-    backend: JournalBackend, ref: SnapshotRef | None, on_progress: Callable[[int], None] | None
+    backend: JournalSource, ref: SnapshotRef | None, on_progress: Callable[[int], None] | None
 ) -> Recovered:
     state, chain = QueueState(), Chain(backend.shard)
     if ref is not None:
@@ -54,7 +54,7 @@ async def _recover_from(
 
 
 async def _catch_up(
-    backend: JournalBackend,
+    backend: JournalSource,
     chain: Chain,
     state: QueueState,
     on_progress: Callable[[int], None] | None,
@@ -90,9 +90,8 @@ def _check_end(shard: str, head: Head, chain: Chain, ref: SnapshotRef | None) ->
 def replay(state: QueueState, envelope: Envelope) -> None:
     """Fold one envelope and compare the depths it recorded with those it leads to."""
     try:
-        for number, record in envelope.numbered():
-            evolve(state, record, envelope.time)
-            assert state.sequence == number
+        assert state.sequence == envelope.first - 1, f"the state is at {state.sequence}"
+        evolve_all(state, envelope.records, envelope.time)
     except (AssertionError, KeyError) as error:
         why = f"its record does not follow from those before: {error}"
         raise Corrupt(envelope.shard, state.sequence, why) from error
@@ -104,7 +103,7 @@ def replay(state: QueueState, envelope: Envelope) -> None:
         )
 
 
-async def _from_snapshot(backend: JournalBackend, ref: SnapshotRef) -> tuple[QueueState, Chain]:
+async def _from_snapshot(backend: JournalSource, ref: SnapshotRef) -> tuple[QueueState, Chain]:
     try:
         parts = await _parts(backend, ref)
     except (Corrupt, msgspec.DecodeError) as error:
@@ -119,7 +118,7 @@ async def _from_snapshot(backend: JournalBackend, ref: SnapshotRef) -> tuple[Que
     return state, Chain(backend.shard, ref.sequence, ref.link, ref.epoch)
 
 
-async def _parts(backend: JournalBackend, ref: SnapshotRef) -> list[Part]:
+async def _parts(backend: JournalSource, ref: SnapshotRef) -> list[Part]:
     """Decoded only once all of them are known to be what was written."""
     bodies = [await backend.read_part(ref.sequence, number) for number in range(ref.parts)]
     digest = hashlib.blake2b(digest_size=CHECKSUM_BYTES)
@@ -130,7 +129,7 @@ async def _parts(backend: JournalBackend, ref: SnapshotRef) -> list[Part]:
     return [_decoder.decode(body) for body in bodies]
 
 
-async def _tail(backend: JournalBackend, chain: Chain) -> AsyncIterator[Envelope]:
+async def _tail(backend: JournalSource, chain: Chain) -> AsyncIterator[Envelope]:
     while True:
         bodies = await backend.read(chain.last, limits.READ_ENVELOPES_MAX)
         if not bodies:

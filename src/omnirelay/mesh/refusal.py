@@ -1,7 +1,11 @@
 """What a caller is told when its turn failed or no turn is to be had."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from omnirelay.lease.answers import Answer, answer
+from omnirelay.lease.commands import Inspect, ListDead, ReadStats
+from omnirelay.lease.options import QueueOptions
+from omnirelay.lease.state import QueueState
 from omnirelay.mesh.calls import AnyCall, Call, Outcome
 from omnirelay.mesh.turn import Turn
 from omnirelay.model.errors import (
@@ -11,11 +15,17 @@ from omnirelay.model.errors import (
     InvalidOption,
     JournalError,
     JournalOwned,
+    NotOwner,
     OmniRelayError,
     OutcomeUnknown,
     Recovering,
+    TooLittleDurability,
+    TooNew,
     Unavailable,
 )
+
+FINAL = (Corrupt, InvalidOption, JournalOwned, TooLittleDurability, TooNew)
+"""Failures that trying again cannot mend; a shard stops and says why."""
 
 
 def commands_of(call: AnyCall) -> Sequence[object]:
@@ -28,6 +38,11 @@ def refused(call: AnyCall, refusal: OmniRelayError) -> list[Outcome]:
     `refusal`."""
     kept = call.outcomes[: call.settled] if isinstance(call, Call) else []
     return [*kept, *[refusal] * (len(commands_of(call)) - len(kept))]
+
+
+def refuse(calls: Iterable[AnyCall], refusal: OmniRelayError) -> None:
+    for call in calls:
+        call.reply(refused(call, refusal))
 
 
 def answer_rest(
@@ -43,25 +58,41 @@ def refuse_turn(turn: Turn, refusal: OmniRelayError) -> None:
     """Its append failed: nothing that it decided stands."""
     for parted in turn.parted:
         parted.outcomes = refused(parted, refusal)[: len(parted.outcomes)]
-    for call, _ in turn.replies:
-        call.reply(refused(call, refusal))
+    refuse((call for call, _ in turn.replies), refusal)
 
 
-def append_refusal(error: Exception) -> OmniRelayError:
+def append_refusal(error: OmniRelayError) -> OmniRelayError:
     """What a caller of a turn whose append failed may believe."""
-    if not isinstance(error, OmniRelayError):
-        # Its text may name files or hold what others wrote; it stands in the log.
-        return OutcomeUnknown(f"the journal failed: {type(error).__name__}")
     if isinstance(error, DiskFull | OutcomeUnknown):
         return error
     if isinstance(error, JournalError):  # fenced, taken: nothing was written by this turn
-        return Unavailable(f"nothing was changed: {error.message}")
+        return NotOwner(f"nothing was changed: {error.message}")
     return OutcomeUnknown(f"the journal did not confirm: {error.message}")
 
 
+def never_written(error: OmniRelayError) -> OmniRelayError:
+    """What a caller of the turn behind the one whose append failed may believe."""
+    if isinstance(error, DiskFull):
+        return error
+    kind = NotOwner if isinstance(error, JournalError) else Unavailable
+    return kind(f"nothing was changed: what came before it failed: {error.message}")
+
+
 def not_serving(name: str, error: OmniRelayError) -> OmniRelayError:
-    if isinstance(error, DiskFull | Closed | Corrupt | InvalidOption | JournalOwned):
+    if isinstance(error, DiskFull | Closed | Corrupt | InvalidOption | JournalOwned | NotOwner):
         return error
     return Recovering(
         f"shard {name} is recovering: {error.message}; nothing was changed, try again"
     )
+
+
+def read_only(state: QueueState, command: object, now: int, options: QueueOptions) -> Answer | None:
+    """The answer to a command that changes nothing; None for any other, and for one refused."""
+    if not isinstance(command, ReadStats | Inspect | ListDead):
+        return None
+    try:
+        found = answer(state, command, (), now, options)
+    except OmniRelayError:
+        return None
+    assert isinstance(found, Answer)
+    return found

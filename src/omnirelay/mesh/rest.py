@@ -25,6 +25,9 @@ def run_now(work: Coroutine[Any, Any, T]) -> T:
 
 
 class Rest(Protocol):
+    suspends: bool
+    """Other work of the same loop goes on while something is awaited."""
+
     def wake(self) -> None:
         """End the present or the next `wait`. May be called from any thread."""
 
@@ -36,6 +39,8 @@ class Rest(Protocol):
 
 
 class LoopRest:
+    suspends = True
+
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._idle: asyncio.Future[None] | None = None
@@ -68,6 +73,8 @@ class LoopRest:
 
 class ThreadRest:
     """A lock nobody holds for long: taken while asleep, released to wake."""
+
+    suspends = False
 
     def __init__(self) -> None:
         self._bell = threading.Lock()

@@ -11,44 +11,48 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
-from omnirelay.journal.backend import Durability, Head, JournalBackend
+from omnirelay.journal.backend import Durability, JournalBackend
 from omnirelay.journal.bell import Bell
-from omnirelay.journal.writer import Writer
-from omnirelay.lease.answers import Answer, answer
-from omnirelay.lease.commands import Inspect, ListDead, ReadStats, StartEpoch
+from omnirelay.lease.answers import Answer
 from omnirelay.lease.state import QueueState
-from omnirelay.mesh.calls import AnyCall
+from omnirelay.mesh.ahead import take_turns
+from omnirelay.mesh.calls import AnyCall, emptied
 from omnirelay.mesh.hall import Hall
-from omnirelay.mesh.keeper import Keeper, Slowest
-from omnirelay.mesh.recovery import recover
-from omnirelay.mesh.refusal import answer_rest, append_refusal, not_serving, refuse_turn, refused
+from omnirelay.mesh.keeper import Keeper, Slowest, nobody
+from omnirelay.mesh.office import Office, Rank, ReadByAll, first, newest
+from omnirelay.mesh.refusal import (
+    FINAL,
+    answer_rest,
+    append_refusal,
+    not_serving,
+    read_only,
+    refuse,
+)
 from omnirelay.mesh.rest import LoopRest, Rest, run_now
 from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.mesh.tally import Tally
+from omnirelay.mesh.term import Term
 from omnirelay.mesh.turn import Turn
 from omnirelay.model import limits
 from omnirelay.model.errors import (
     Closed,
-    Corrupt,
-    InvalidOption,
-    JournalOwned,
+    Fenced,
+    NotOwner,
     OmniRelayError,
     OutcomeUnknown,
     Overloaded,
-    TooLittleDurability,
+    Recovering,
+    SequenceTaken,
 )
-from omnirelay.model.ports import Clock, Ids, ShardClock, failpoint
+from omnirelay.model.ports import Clock, Ids, ShardClock
+
+if TYPE_CHECKING:
+    from omnirelay.mesh.following import Following
 
 log = logging.getLogger(__name__)
-
-_READS = (ReadStats, Inspect, ListDead)
-_FINAL = (Corrupt, InvalidOption, JournalOwned, TooLittleDurability)
-"""Failures that trying again cannot mend; the shard stops and says why."""
-
-
-async def _nobody() -> int | None:
-    return None
 
 
 class Shard:
@@ -59,28 +63,28 @@ class Shard:
         *,
         clock: Clock,
         ids: Ids,
-        slowest: Slowest = _nobody,
+        slowest: Slowest = nobody,
         rest: Rest | None = None,
-        on_ready: Callable[[], None] | None = None,
-        on_trouble: Callable[[OmniRelayError], None] | None = None,
+        rank: Rank = first,
+        read_by_all: ReadByAll = newest,
+        on_ready: Callable[[], None] = lambda: None,
+        on_trouble: Callable[[OmniRelayError], None] = lambda error: None,
     ) -> None:
         self.name = backend.shard
         self.bell = Bell()
         self.tally = Tally()
         self.state = QueueState()
         self.ready = asyncio.Event()
-        self.durability: Durability | None = None
-        """What the journal states, once it is open."""
         self.failure: OmniRelayError | None = None
         """Why the shard does not serve at present."""
+        if options.ttl_ms:
+            self.failure = Recovering(f"shard {self.name} has not read its journal yet")
         self._backend = backend
         self._options = options
         self._clock = clock
         self._time = ShardClock(clock)
-        self._ids = ids
         self._slowest = slowest
-        self._writer: Writer | None = None
-        self._keeper = Keeper(backend, options.keep, slowest)
+        self._term: Term | None = None
         self._inbox: deque[AnyCall] = deque()
         self._hall = Hall(options.queue)
         self._rest = rest or LoopRest()
@@ -93,69 +97,77 @@ class Shard:
         """How a driver's turn failed; the task ends its term with it."""
         self._on_ready = on_ready
         self._on_trouble = on_trouble
-        self._stopping = False
-        self._ended = False
+        self.is_stopping = self._ended = False
         self._pause_s = options.retry_min_s
+        self._yields_until: int | None = None
+        self._office = Office(backend, options, clock=clock, ids=ids, rest=self._rest, rank=rank)
+        self._office.read_by_all = read_by_all
+        self._left: Following | None = None
+        """What a term that was handed over left behind."""
         self._is_as_recovered = False
         """The state is what the journal holds, no decision ahead of it."""
 
     # -- callers, from any thread -------------------------------------------------------------
 
     def offer(self, call: AnyCall) -> None:
-        """Hand in a call. Its reply comes later, on the thread that takes its turn. Raises
-        Overloaded, or Closed once the shard stops."""
+        """Its reply comes later, on the thread that takes its turn. Raises Overloaded or Closed."""
         self.put(call)
         self._wake()
 
     def offer_and_drive(self, call: AnyCall) -> None:
-        """The same for a caller that blocks anyway: if the shard rests, this thread takes the turn
-        itself, and those of whoever comes meanwhile. Only over a store that blocks. It saves the
-        two changes of thread that cost a lone caller more than its sync does."""
+        """The same for a caller that blocks anyway, over a store that blocks: if the shard rests,
+        this thread takes the turn itself, which saves a lone caller two changes of thread."""
         self.put(call)
-        self.drive()
+        while self.drive():
+            pass
 
-    def drive(self) -> None:
-        """Take the turns that `put` calls wait for, or let the task take them if it is at it."""
-        needs_task = False
+    def drive(self) -> bool:
+        """Take a turn that `put` calls wait for, or let the task take it if it is at it. True:
+        there are more for this thread to take."""
+        has_more = needs_task = False
         try:
-            while self._inbox and not needs_task and self._turning.acquire(blocking=False):
+            if self._inbox and self._turning.acquire(blocking=False):
                 try:
                     self._drive()
                 finally:
                     needs_task = self._needs_task()
                     self._turning.release()
+                has_more = bool(self._inbox) and not needs_task
         finally:
-            if self._inbox or needs_task:
+            if not has_more and (self._inbox or needs_task):
                 self._wake()
+        return has_more
 
     def _drive(self) -> None:
-        if self._broken is not None or self._writer is None:
+        term = self._term
+        if self._broken is not None or term is None:
             return  # the term is over; the task will refuse what waits
-        turn = self._turn()
+        turn = term.turn()
         calls: list[AnyCall] = []
         try:
-            run_now(self._take_turn(turn, calls))
+            self._play_or_give_up(term, turn, calls)
+            run_now(term.commit(turn))
         except OmniRelayError as error:
             self._broken = error
         except BaseException as error:
             # Interrupted between two steps: only the journal knows what is true now.
             self._broken = OutcomeUnknown(f"a turn was interrupted: {type(error).__name__}")
-            for call in turn.concerned(calls):
-                call.reply(refused(call, self._broken))
+            refuse(turn.concerned(calls), self._broken)
             raise
 
     def _needs_task(self) -> bool:
         """Whether a driver's turn left something to do before the task meant to wake."""
-        if self._broken is not None or self._writer is None or self._keeper.is_busy:
+        term = self._term
+        if self._broken is not None or term is None or term.keeper.is_busy:
             return True
         if not self.state.active and self._hall.is_empty:
             return False  # nobody waits and nothing can expire
-        at, planned = self._next_at(), self._rests_until
+        at, planned = term.next_at(self._hall), self._rests_until
         return at is not None and (planned is None or at < planned)
 
     def put(self, call: AnyCall) -> None:
         """Hand in a call that `drive` will follow. Raises as `offer` does."""
-        if self._stopping:
+        if self.is_stopping:
             raise Closed(f"shard {self.name} is closed")
         if len(self._inbox) >= limits.INBOX_MAX:
             raise Overloaded(f"shard {self.name}: {limits.INBOX_MAX} calls are waiting; slow down")
@@ -179,178 +191,175 @@ class Shard:
         self._hall.closed = why
         self._rest.wake()
 
+    @property
+    def durability(self) -> Durability | None:
+        """What the journal states, once it is open."""
+        return self._office.durability
+
     def now_ms(self) -> int:
         return self._time.now_ms()
 
+    def take_over(self, *, is_wanted: bool = True) -> None:
+        """Own the shard as soon as its journal has been read to the end, whoever owns it now."""
+        self._office.want(is_wanted)
+
+    def stand_aside(self, wait_ms: int) -> None:
+        """Write nothing for so long, or until another has begun an epoch; calls wait. 0: go on."""
+        self._yields_until = self._time.now_ms() + wait_ms
+        self._rest.wake()
+
+    @property
+    def is_served_here(self) -> bool:
+        return self._term is not None
+
+    @property
+    def is_hot(self) -> bool:
+        """It serves, or follows the owner closely: it could take over at once."""
+        follows = self._is_as_recovered and isinstance(self.failure, NotOwner)
+        return self.is_served_here or follows
+
+    @property
+    def owner_url(self) -> str:
+        """Where the owner takes calls; blank while the journal was not read yet."""
+        return self.state.rules.url if self._is_as_recovered else ""
+
+    def serve_at(self, url: str) -> None:
+        """From the next epoch on, others find this node there."""
+        self._office.url = url
+
     def stop(self) -> None:
         """Finish what is in hand, then end `run`."""
-        self._stopping = True
+        self.is_stopping = True
         self._rest.wake()
 
     # -- the task ---------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Serve until `stop`, or until a failure that cannot be mended, which is raised."""
-        self._pause_s = self._options.retry_min_s
         try:
-            while not self._stopping:
+            while not self.is_stopping:
                 await self._serve_one_term()
         finally:
-            self._stopping = self._ended = True
+            self.is_stopping = self._ended = True
             self._refuse_all(self.failure or Closed(f"shard {self.name} is closed"))
             await self._backend.close()
 
     async def _serve_one_term(self) -> None:
         try:
-            await self._take_office()
+            term = await self._take_office()
             self._pause_s = self._options.retry_min_s
-            await self._serve()
+            await self._serve(term)
         except OmniRelayError as error:
             self._step_down(error)
-            if isinstance(error, _FINAL):
+            if isinstance(error, FINAL):
                 raise
+            if self._options.ttl_ms and isinstance(error, Fenced | SequenceTaken):
+                return  # another owns it now, and is to be followed
             await self._sleep(self._pause_s)
             self._pause_s = min(self._pause_s * 2, self._options.retry_max_s)
 
-    async def _take_office(self) -> None:
-        """Recover, then append the epoch that makes this node the writer."""
-        await self._backend.open()
-        self.durability = await self._backend.durability()
-        self.durability.require(self._options.require, self._backend.name)
-        recovered = await recover(self._backend)
-        self.state, self._is_as_recovered = recovered.state, True
-        # From what was folded, not from a later look: what a rival appended since is unknown here,
-        # and the first append must fail for it.
-        chain = recovered.chain
-        head = Head(chain.last, chain.epoch, chain.link or "")
-        self._time = ShardClock(self._clock, floor_ms=self.state.at)
-        epoch = self.state.epoch + 1
-        self._writer = Writer(self._backend, head, epoch=epoch, node=self._options.node)
-        self._keeper = Keeper(self._backend, self._options.keep, self._slowest)
-        self._keeper.snapshot_sequence = recovered.snapshot_sequence
-        failpoint("shard.before_epoch")
-        origin = self._ids.lease_id()
-        turn = self._turn()
-        turn.decide_only(StartEpoch(epoch=epoch, node=self._options.node, origin=origin))
-        await self._commit(turn)
-        # Only now: while the epoch cannot be written, readers see what was recovered.
+    async def _take_office(self) -> Term:
+        """Become the writer: the epoch is in the journal when this returns."""
+        left, self._left = self._left, None
+        won = await self._office.enter(self, left)
+        # Only now: while the epoch could not be written, readers saw what was recovered.
         self._is_as_recovered = False
-        turn.evolve_decided()
+        keeper = Keeper(self._backend, self._options.keep, self._slowest)
+        term = self._term = Term(
+            won, self._backend, self._options, keeper=keeper, tally=self.tally, bell=self.bell
+        )
+        self._time = term.time
         self.failure = None
         self.ready.set()
-        if self._on_ready is not None:
+        self._on_ready()
+        log.info("shard %s serves epoch %d", self.name, self.state.epoch)
+        return term
+
+    def look_on(self, state: QueueState, *, is_caught_up: bool) -> None:
+        """The office has read the journal, and another may own it: calls that wait go there."""
+        self.state, self._is_as_recovered = state, True
+        if not self._options.ttl_ms:
+            return
+        self.bell.ring(state.sequence)
+        if is_caught_up and state.epoch:
+            self.failure = NotOwner(f"shard {self.name} is served by node {state.node}")
+        else:
+            self.failure = Recovering(f"shard {self.name} is catching up; try again")
+        self._refuse_all(self.failure)
+        if is_caught_up and state.epoch:
             self._on_ready()
-        log.info("shard %s serves epoch %d from sequence %d", self.name, epoch, self._writer.last)
+
+    def is_called(self) -> bool:
+        """Asked before a rest: from now on a call that comes ends it."""
+        self._is_resting = True
+        return bool(self._inbox)
 
     def _step_down(self, error: OmniRelayError) -> None:
         self.ready.clear()
-        self.failure = error
-        self._writer = None
+        self._yields_until = None
+        self.failure = append_refusal(error) if isinstance(error, Fenced) else error
+        self._term = None
         log.warning("shard %s left service: %s", self.name, error.message)
         self._refuse_all(error)
-        if self._on_trouble is not None:
-            self._on_trouble(error)
+        self._on_trouble(error)
 
-    async def _serve(self) -> None:
-        assert self._writer is not None
+    async def _serve(self, term: Term) -> None:
+        keeper = term.keeper
         while True:
-            if not self._inbox and not self._is_due():
-                if self._stopping:
+            if self._is_yielding():
+                self._left = term.left_behind(self._clock)
+                await term.stand_aside(lambda: 0 if self.is_stopping else self._yields_until or 0)
+                self._yields_until = self._left = None
+            if not self._inbox and not self._is_due(term):
+                if self.is_stopping:
                     return
-                if self._keeper.is_busy:
-                    await self._keeper.step(self._time.now_ms())
+                if keeper.is_busy:
+                    await keeper.step(term.time.now_ms())
                     await self._rest.breathe()
                     continue
-                await self._wait_for_calls()
+                await self._wait_for_calls(term)
                 continue
-            await self._take_turn(self._turn(), [])
-            if self._keeper.is_busy:
-                await self._keeper.step(self._time.now_ms())
+            if self._rest.suspends:
+                play = partial(self._played, term)
+                await take_turns(term, self._inbox, play, is_held=self._is_yielding)
+            else:
+                await term.commit(self._played(term))
+            if keeper.is_busy:
+                await keeper.step(term.time.now_ms())
 
-    async def _take_turn(self, turn: Turn, calls: list[AnyCall]) -> None:
-        """`calls` is filled with what the turn took from the inbox."""
-        assert self._writer is not None
-        self._play_or_give_up(turn, calls)
-        await self._commit(turn)
-        self._keeper.watch(self.state, self._writer.link)
+    def _is_yielding(self) -> bool:
+        return self._yields_until is not None
 
-    def _turn(self) -> Turn:
-        return Turn(self.state, self._options.queue, self._ids, self._time.now_ms())
+    def _played(self, term: Term) -> Turn:
+        turn = term.turn()
+        self._play_or_give_up(term, turn, [])
+        return turn
 
-    def _play_or_give_up(self, turn: Turn, calls: list[AnyCall]) -> None:
-        """A bug must neither leave its callers without an answer nor half of a decision in the
-        state: they hear that nothing was changed, which recovery then makes true."""
+    def _play_or_give_up(self, term: Term, turn: Turn, calls: list[AnyCall]) -> None:
+        """A bug leaves no caller without an answer: nothing was changed, as recovery makes true."""
         try:
-            self._play(turn, calls)
+            self._hall.play(turn, self._inbox, calls)
+            term.affirm(turn)
         except Exception as bug:
             log.exception("shard %s met a bug", self.name)
             error = OmniRelayError(f"nothing was changed: {type(bug).__name__}, see the node's log")
             concerned = turn.concerned(calls)
             waiting = self._refuse_all(error)
-            for call in concerned:
-                if call not in waiting:
-                    call.reply(refused(call, error))
+            refuse([call for call in concerned if call not in waiting], error)
             raise error from bug
-
-    def _play(self, turn: Turn, calls: list[AnyCall]) -> None:
-        inbox, hall = self._inbox, self._hall
-        while inbox and len(calls) < limits.TURN_COMMANDS_MAX:
-            calls.append(inbox.popleft())
-        beats = turn.beat(calls)
-        if not hall.is_empty:
-            hall.resume_enqueues(turn)
-        for position, call in enumerate(calls):
-            if turn.is_full:
-                # What does not fit goes first in the next turn, in its old order.
-                inbox.extendleft(reversed(calls[position:]))
-                break
-            hall.serve(turn, call, beats)
-        if self.state.active:
-            turn.expire()
-        if not hall.is_empty:
-            hall.serve_waiters(turn)
-
-    async def _commit(self, turn: Turn) -> None:
-        assert self._writer is not None
-        if turn.records:
-            failpoint("shard.before_append")
-            try:
-                await self._writer.append(turn.records, (turn.pending, turn.active), turn.now)
-            except Exception as error:
-                refuse_turn(turn, refusal := append_refusal(error))
-                if isinstance(error, OmniRelayError):
-                    raise
-                log.exception("shard %s: the journal failed", self.name)
-                raise refusal from error
-            failpoint("shard.after_append")
-            self.bell.ring(self._writer.last)
-            self.tally.note(turn.records, self.state)
-            self.tally.append_s = self._writer.append_s
-        for parted in turn.parted:
-            parted.settled = len(parted.outcomes)
-        for call, outcomes in turn.replies:
-            call.reply(outcomes)
-        failpoint("shard.after_reply")
 
     # -- waiting ------------------------------------------------------------------------------
 
-    def _is_due(self) -> bool:
-        at = self._next_at()
-        return at is not None and at <= self._time.now_ms()
+    def _is_due(self, term: Term) -> bool:
+        at = term.next_at(self._hall)
+        return at is not None and at <= term.time.now_ms()
 
-    def _next_at(self) -> int | None:
-        times = [self._hall.next_at(self.state.next_ripe_at())]
-        expiry = self.state.deadlines.next_at()
-        if expiry is not None:
-            times.append(expiry + self._options.queue.sweep_interval_ms)
-        return min((at for at in times if at is not None), default=None)
-
-    async def _wait_for_calls(self) -> None:
+    async def _wait_for_calls(self, term: Term) -> None:
         """Sleep until a call comes in or something is due."""
-        at = self._rests_until = self._next_at()
-        timeout_s = None if at is None else max(0, at - self._time.now_ms()) / 1000
+        at = self._rests_until = term.next_at(self._hall)
+        timeout_s = None if at is None else max(0, at - term.time.now_ms()) / 1000
         self._is_resting = True
-        if not self._inbox and not self._stopping:  # nothing came between the last look and now
+        if not self._inbox and not self.is_stopping:  # nothing came between the last look and now
             self._turning.release()
             try:
                 await self._rest.wait(timeout_s)
@@ -364,7 +373,7 @@ class Shard:
     async def _sleep(self, seconds: float) -> None:
         """Pause between two attempts to take office; reads are answered meanwhile."""
         until = self._clock.monotonic_ms() + round(seconds * 1000)
-        while not self._stopping and (left := until - self._clock.monotonic_ms()) > 0:
+        while not self.is_stopping and (left := until - self._clock.monotonic_ms()) > 0:
             self._is_resting = True
             if not self._inbox:
                 await self._rest.wait(left / 1000)
@@ -375,26 +384,15 @@ class Shard:
     # -- saying no ----------------------------------------------------------------------------
 
     def _refuse_all(self, error: OmniRelayError) -> Sequence[AnyCall]:
-        waiting = self._hall.clear()
-        while self._inbox:
-            try:
-                waiting.append(self._inbox.popleft())
-            except IndexError:
-                break  # a late caller's thread has answered it
+        waiting = [*self._hall.clear(), *emptied(self._inbox)]
         refusal = not_serving(self.name, error)
         for call in waiting:
             answer_rest(call, refusal, self._read)
         return waiting
 
     def _read(self, command: object) -> Answer | None:
-        """Reads are answered from what was recovered, even while nothing can be written."""
-        if not isinstance(command, _READS) or isinstance(self.failure, _FINAL):
+        """From what was recovered, though nothing can be written; with rivals the owner alone."""
+        is_known = self._is_as_recovered and self.state.sequence > 0 and self._options.tells
+        if isinstance(self.failure, FINAL) or not is_known:
             return None
-        if not self._is_as_recovered or self.state.sequence == 0:
-            return None
-        try:
-            found = answer(self.state, command, (), self._time.now_ms(), self._options.queue)
-        except OmniRelayError:
-            return None
-        assert isinstance(found, Answer)
-        return found
+        return read_only(self.state, command, self._time.now_ms(), self._options.queue)

@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 from omnirelay.lease.records import DEAD_LETTERED, Expired, Failed, Record
 from omnirelay.lease.state import QueueState
 
+_FEW = 16
+"""So many are counted sooner by hand."""
+
 
 class Tally:
     """Written by whoever takes the turn, read by anybody: single counts that need not agree."""
@@ -22,7 +25,12 @@ class Tally:
 
     def note(self, records: Sequence[Record], state: QueueState) -> None:
         self.commits += 1
-        self.kinds.update(map(type, records))
+        kinds = self.kinds
+        if len(records) > _FEW:
+            kinds.update(map(type, records))
+        else:
+            for record in records:
+                kinds[type(record)] += 1
         if Failed in self.kinds or Expired in self.kinds:
             for record in records:
                 if isinstance(record, Failed | Expired) and record.disposition == DEAD_LETTERED:

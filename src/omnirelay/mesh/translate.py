@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from omnirelay.journal.events import Event
-from omnirelay.lease.answers import Accepted, Beat, Beats, ItemView, Leased, Stats
+from omnirelay.lease.answers import DONE, Accepted, Beat, Beats, ItemView, Leased, Stats
 from omnirelay.mesh.calls import Outcome
 from omnirelay.mesh.wire import (
     Depths,
@@ -46,6 +46,17 @@ def enqueue_result(outcome: Outcome) -> EnqueueResult:
     return EnqueueResult(outcome.sequence_id, outcome.duplicate)
 
 
+def enqueue_results(outcomes: Sequence[Outcome]) -> tuple[EnqueueResult, ...]:
+    return tuple(
+        [
+            EnqueueResult(outcome.sequence_id, outcome.duplicate)
+            if type(outcome) is Accepted
+            else enqueue_result(outcome)
+            for outcome in outcomes
+        ]
+    )
+
+
 def depths_after(outcomes: Sequence[Outcome]) -> Depths | None:
     """As the last accepted item left the queue; None if none was."""
     for outcome in reversed(outcomes):
@@ -55,6 +66,8 @@ def depths_after(outcomes: Sequence[Outcome]) -> Depths | None:
 
 
 def token_result(outcome: Outcome) -> TokenResult:
+    if outcome is DONE:
+        return _TAKEN
     if isinstance(outcome, Beats):
         outcome = outcome.outcomes[0]
     if isinstance(outcome, OmniRelayError):
@@ -71,6 +84,10 @@ def token_result(outcome: Outcome) -> TokenResult:
 
 
 _TAKEN = TokenResult(True)
+
+
+def token_results(outcomes: Sequence[Outcome]) -> tuple[TokenResult, ...]:
+    return tuple([_TAKEN if outcome is DONE else token_result(outcome) for outcome in outcomes])
 
 
 def stats_response(stats: Stats) -> StatsResponse:

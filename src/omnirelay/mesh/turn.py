@@ -4,12 +4,14 @@ Nothing is answered here. The shard appends what was gathered, then lets the ans
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from omnirelay.lease.answers import Answer, Beats, Leased, answer
 from omnirelay.lease.commands import (
     Command,
+    Completes,
     Enqueue,
+    Enqueues,
     Expire,
     Grant,
     Heartbeat,
@@ -18,15 +20,17 @@ from omnirelay.lease.commands import (
 from omnirelay.lease.decide import decide
 from omnirelay.lease.evolve import evolve
 from omnirelay.lease.options import QueueOptions
+from omnirelay.lease.records import Enqueued
+from omnirelay.lease.runs import Played, grant, play
 from omnirelay.lease.state import QueueState
 from omnirelay.mesh.calls import Call, LeaseCall, LeaseReply, Outcome
 from omnirelay.model import limits
 from omnirelay.model.errors import Backpressure, InvalidArgument, NothingToLease, OmniRelayError
-from omnirelay.model.items import Token, wire_size
+from omnirelay.model.items import Payload, Token, wire_size
 from omnirelay.model.ports import Ids
 
 if TYPE_CHECKING:
-    from omnirelay.lease.records import Record
+    from omnirelay.lease.records import Item, Record
 
 
 class Turn:
@@ -41,7 +45,7 @@ class Turn:
         self.parted: list[Call] = []
         """Calls of which this turn decided some commands and the rest waits."""
         self.in_hand: Call | LeaseCall | None = None
-        self._ids = ids
+        self.ids = ids
         self._bytes = 0
 
     @property
@@ -60,12 +64,13 @@ class Turn:
             self.pending.append(len(state.pending))
             self.active.append(len(state.active))
         if type(command) is Enqueue:
-            payload = command.payload
-            # Nearly all have none, and then the body is what counts.
-            self._bytes += (
-                wire_size(payload) if payload.attributes else len(payload.body) * 4 // 3 + 256
-            )
+            self._bytes += _weight(command.payload)
         return answer(state, command, records, self.now, self.options)
+
+    def _add(self, played: Played) -> None:
+        self.records.extend(played.records)
+        self.pending.extend(played.pending)
+        self.active.extend(played.active)
 
     def decide_only(self, command: StartEpoch) -> None:
         """Gather the records but leave the state alone until they are durable."""
@@ -93,7 +98,9 @@ class Turn:
         holder that was in time must not lose to the expiry of the same turn."""
         tokens: dict[tuple[str, str | None], dict[Token, None]] = {}
         for call in calls:
-            for command in call.commands if type(call) is Call else ():
+            if type(call) is not Call or type(call.commands) in _WITHOUT_BEATS:
+                continue
+            for command in call.commands:
                 if type(command) is Heartbeat:
                     who = (command.principal, command.proof)
                     tokens.setdefault(who, {}).update(dict.fromkeys(command.tokens))
@@ -109,8 +116,11 @@ class Turn:
         """Decide the call's commands, going on where it last stopped. False: it met backpressure
         and may wait."""
         self.in_hand = call
-        outcomes = call.outcomes
-        for command in call.commands[len(outcomes) :]:
+        outcomes, commands = call.outcomes, call.commands
+        while len(outcomes) < len(commands):
+            if len(commands) - len(outcomes) > 1 and self._play_run(commands, outcomes):
+                continue
+            command = commands[len(outcomes)]
             if type(command) is Heartbeat and beats:
                 found = tuple(beats[(command.principal, token)] for token in command.tokens)
                 outcomes.append(Beats(found))  # type: ignore[arg-type]
@@ -125,43 +135,64 @@ class Turn:
         self.replies.append((call, outcomes))
         return True
 
+    def _play_run(self, commands: Sequence[Command], outcomes: list[Outcome]) -> bool:
+        left = commands[len(outcomes) :] if outcomes else commands
+        played = play(self.state, left, self.now, self.options)
+        if played is None:
+            return False
+        self._add(played)
+        outcomes.extend(played.answers)
+        if type(played.records[0]) is Enqueued:
+            records = cast("Sequence[Enqueued]", played.records)  # of one kind: it is one run
+            payloads = [record.payload for record in records]
+            self._bytes += sum([len(one.body) for one in payloads]) * 4 // 3 + 256 * len(payloads)
+            self._bytes += sum([wire_size(one) for one in payloads if one.attributes])
+        return True
+
     def lease(self, call: LeaseCall) -> bool:
         """Grant what the call asks for, as far as there is any. False: there is nothing yet."""
-        leases: list[Leased] = []
-        size = 0
         self.in_hand = call
+        wish = Grant(
+            principal=call.principal,
+            proof=call.proof,
+            peer_id=call.peer_id,
+            lease_id=self.ids.lease_id(),
+            resource_types=call.resource_types,
+            lease_duration_ms=call.lease_duration_ms,
+            request_id=call.request_id,
+        )
+        recorded = len(self.records)
         try:
             _check(call)
-            for index in range(call.max_items):
-                recorded = len(self.records)
-                granted = self.apply(
-                    Grant(
-                        principal=call.principal,
-                        proof=call.proof,
-                        peer_id=call.peer_id,
-                        lease_id=self._ids.lease_id(),
-                        resource_types=call.resource_types,
-                        lease_duration_ms=call.lease_duration_ms,
-                        request_id=call.request_id,
-                        index=index,
-                    )
-                )
-                if granted is None:
-                    break
-                assert isinstance(granted, tuple)
-                leases.extend(granted)
-                if len(leases) >= call.max_items or len(self.records) == recorded:
-                    break  # no record: a repeat, which gets what is left of its leases, not more
-                size += wire_size(leases[-1].payload, leases[-1].last_error)
-                if size >= limits.PAGE_BYTES_MAX:
-                    break  # what no answer could carry would be leased to nobody
+            leases = self.apply(wish)
         except OmniRelayError as refused:
             self.replies.append((call, (refused,)))
             return True
-        if not leases:
+        if leases is None:
             return False
-        self.replies.append((call, (LeaseReply(tuple(leases)),)))
+        assert isinstance(leases, tuple)
+        # No record: a repeat, which gets what is left of its leases, not more.
+        if call.max_items > 1 and len(self.records) > recorded:
+            leases += self._lease_more(wish, call.max_items - 1, leases[0])
+        self.replies.append((call, (LeaseReply(leases),)))
         return True
+
+    def _lease_more(self, wish: Grant, most: int, first: Leased) -> tuple[Leased, ...]:
+        """Up to `most` after the first, as long as an answer can carry them: the rest would be
+        leased to nobody."""
+        leases: list[Leased] = []
+        lanes, lease_id = self.state.lanes, self.ids.lease_id
+        size = wire_size(first.payload, first.last_error)
+        while len(leases) < most and size < limits.PAGE_BYTES_MAX:
+            ahead = lanes.ahead(wish.resource_types, most - len(leases))
+            chosen, size = _that_fit(ahead, size)
+            if not chosen:
+                break
+            lease_ids = [lease_id() for _ in chosen]
+            played = grant(self.state, chosen, wish, lease_ids, self.now, options=self.options)
+            self._add(played)
+            leases.extend(played.answers)  # type: ignore[arg-type]
+        return tuple(leases)
 
     def give_up(self, call: LeaseCall) -> None:
         self.replies.append((call, (NothingToLease(),)))
@@ -171,6 +202,32 @@ class Turn:
         if at is None or at > self.now:
             return
         self.apply(Expire(limit=limits.ENVELOPE_RECORDS_MAX))
+
+
+def _that_fit(items: Sequence["Item"], size: int) -> tuple[Sequence["Item"], int]:
+    """As many of the first as an answer of `size` has room for, and its size with them."""
+    bodies = sum([len(item.payload.body) for item in items])
+    is_small = size + bodies * 4 // 3 + len(items) * _NAMES_BYTES < limits.PAGE_BYTES_MAX
+    special = [item for item in items if item.payload.attributes or item.last_error]
+    if is_small and not special:
+        return items, size + bodies * 4 // 3 + len(items) * 256  # they fit whatever their names
+    chosen: list[Item] = []
+    for item in items:
+        if size >= limits.PAGE_BYTES_MAX:
+            break
+        chosen.append(item)
+        size += wire_size(item.payload, item.last_error)
+    return chosen, size
+
+
+_NAMES_BYTES = 5 * 4 * limits.NAME_CHARS_MAX + 256
+"""What an item's names take in a message at the most."""
+_WITHOUT_BEATS = (Enqueues, Completes)
+
+
+def _weight(payload: Payload) -> int:
+    # Nearly all have no attributes, and then the body is what counts.
+    return wire_size(payload) if payload.attributes else len(payload.body) * 4 // 3 + 256
 
 
 def _check(call: LeaseCall) -> None:

@@ -3,15 +3,24 @@
 from collections.abc import Sequence
 
 from omnirelay.lease.answers import Accepted, Beat, Beats, Done, Returned, Stats
-from omnirelay.lease.commands import Complete, Enqueue, Fail, Heartbeat, ReadStats, Release
+from omnirelay.lease.commands import (
+    Complete,
+    Completes,
+    Enqueue,
+    Enqueues,
+    Fail,
+    Heartbeat,
+    ReadStats,
+    Release,
+)
 from omnirelay.mesh import wire
 from omnirelay.mesh.calls import Outcome
 from omnirelay.mesh.component import Component, peer_of
 from omnirelay.mesh.translate import (
     depths_after,
-    enqueue_result,
+    enqueue_results,
     lease_response,
-    token_result,
+    token_results,
 )
 from omnirelay.model.errors import InvalidPayload, OmniRelayError, Unavailable
 from omnirelay.model.items import to_time
@@ -36,16 +45,19 @@ class Verbs:
     async def enqueue_batch(
         self, meta: RequestMeta, request: wire.EnqueueBatchRequest
     ) -> wire.EnqueueBatchResponse:
-        commands = [enqueue_of(meta, item) for item in request.items if item.payload is not None]
-        taken = iter(_taken(await self._component.all(commands)) if commands else ())
-        outcomes = [
-            _no_payload() if item.payload is None else next(taken) for item in request.items
-        ]
+        items = [item for item in request.items if item.payload is not None]
+        commands = Enqueues(items, meta.principal, meta.proof, peer_of(meta))  # type: ignore[arg-type]
+        outcomes = _taken(await self._component.all(commands) if items else ())
+        if len(items) < len(request.items):
+            taken = iter(outcomes)
+            outcomes = [
+                _no_payload() if item.payload is None else next(taken) for item in request.items
+            ]
         stats = depths_after(outcomes)
         if stats is None:
             read = await self._component.one(ReadStats(), Stats)
             stats = wire.Depths(read.pending_count, read.active_lease_count)
-        return wire.EnqueueBatchResponse(stats, tuple(map(enqueue_result, outcomes)))
+        return wire.EnqueueBatchResponse(stats, enqueue_results(outcomes))
 
     async def lease(
         self, meta: RequestMeta, request: wire.LeaseRequest
@@ -89,7 +101,7 @@ class Verbs:
                 for token in request.ownership_tokens
             ]
         )
-        return wire.TokenBatchResponse(tuple(map(token_result, _taken(outcomes))))
+        return wire.TokenBatchResponse(token_results(_taken(outcomes)))
 
     async def complete(self, meta: RequestMeta, request: wire.TokenRequest) -> wire.TokenResponse:
         token = request.ownership_token
@@ -101,14 +113,8 @@ class Verbs:
     async def complete_batch(
         self, meta: RequestMeta, request: wire.TokenBatchRequest
     ) -> wire.TokenBatchResponse:
-        principal, proof = meta.principal, meta.proof
-        outcomes = await self._component.all(
-            [
-                Complete(token=token, principal=principal, proof=proof)
-                for token in request.ownership_tokens
-            ]
-        )
-        return wire.TokenBatchResponse(tuple(map(token_result, _taken(outcomes))))
+        commands = Completes(request.ownership_tokens, meta.principal, meta.proof)
+        return wire.TokenBatchResponse(token_results(_taken(await self._component.all(commands))))
 
     async def fail(self, meta: RequestMeta, request: wire.FailRequest) -> wire.FailResponse:
         returned = await self._component.one(fail_of(meta, request), Returned)

@@ -3,14 +3,17 @@
 import os
 import socket
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from urllib.parse import quote
+
+import msgspec
 
 from omnirelay.identity.settings import Identity
 from omnirelay.identity.tls import ServerTls
+from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.model import limits
 from omnirelay.model.errors import InvalidOption
 from omnirelay.model.ports import Clock, RandomIds, chance
@@ -20,38 +23,70 @@ from omnirelay.rpc.builtin import AccessLog, Deadline, LastResort, SizeLimit
 from omnirelay.rpc.dispatcher import Dispatcher
 from omnirelay.rpc.limiting import Limiter, RateLimit
 from omnirelay.rpc.meta import Request
+from omnirelay.rpc.middleware import Middleware
 from omnirelay.rpc.procedure import Procedure, Registry
 from omnirelay.rpc.telemetry import Metrics, Record, Tracing
 from omnirelay.rpc.transport import Inbound
 from omnirelay.sdk.engine import Engine
+from omnirelay.stores.registry import may_have_rivals, open_address
 from omnirelay.transports.http_pages import Page
-
-if TYPE_CHECKING:
-    from omnirelay.rpc.middleware import Middleware
+from omnirelay.transports.per_address import PerAddress
 
 
 def node_id(settings: NodeSettings) -> str:
     return settings.node_id or f"{socket.gethostname()}-{os.getpid()}"
 
 
-def open_engine(settings: NodeSettings, namespace: str, own: NamespaceSettings) -> Engine:
-    """Blocks until the queue serves. Raises whatever kept it from that."""
+class Line(Protocol):
+    """Those who may own a queue, as far as they are known."""
+
+    def rank(self, namespace: str) -> int:
+        """This node's place among them."""
+
+    def read_by_all(self, namespace: str) -> int:
+        """The newest record format that all of them read."""
+
+
+def journal_url(settings: NodeSettings, namespace: str, own: NamespaceSettings) -> str:
+    """Where the queue's journal is; the folder of one that has no address is made."""
     journal = own.journal or settings.journal
-    if journal is None:
-        folder = Path(settings.data)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InvalidOption(f"data is {settings.data!r}: {error.strerror}") from error
-        journal = f"sqlite:///{quote(str(folder.absolute() / namespace))}.db"
-    return Engine.open(
-        journal,
-        namespace=namespace,
-        options=own.options,
+    if journal is not None:
+        return journal
+    folder = Path(settings.data)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidOption(f"data is {settings.data!r}: {error.strerror}") from error
+    return f"sqlite:///{quote(str(folder.absolute() / namespace))}.db"
+
+
+def build_engine(
+    settings: NodeSettings,
+    namespace: str,
+    own: NamespaceSettings,
+    *,
+    clock: Clock,
+    line: Line,
+    stands_by: bool = False,
+) -> Engine:
+    """Not started yet. `line` is asked where other nodes may own the queue too. A node that stands
+    by has a rival whatever its store is: the region that is mirrored."""
+    journal = journal_url(settings, namespace, own)
+    opened = open_address(journal, namespace)
+    if stands_by:
+        # On a loop, also over a store that blocks: it waits for the journal and for a promotion.
+        opened = msgspec.structs.replace(opened, suspends=True)
+    has_rivals = stands_by or may_have_rivals(journal)
+    options = ShardOptions(
+        node=node_id(settings),
+        queue=own.options,
         keep=own.keep,
         require=own.require or settings.require,
-        node=node_id(settings),
+        ttl_ms=round(settings.mesh.epoch_s * 1000) if has_rivals else 0,
+        stands_by=stands_by,
     )
+    rank, reads = partial(line.rank, namespace), partial(line.read_by_all, namespace)
+    return Engine(opened, options, clock, RandomIds(), rank=rank, read_by_all=reads)
 
 
 def build_dispatcher(
@@ -62,9 +97,10 @@ def build_dispatcher(
     *,
     record: Record,
     clock: Clock,
+    last: Sequence[Middleware] = (),
 ) -> Dispatcher:
     """Outermost first. Who calls is proved before anything acts on it, and what it may do is
-    decided before its body is looked at."""
+    decided before its body is looked at; `last` comes when all of that is done."""
     middleware: list[Middleware] = [
         LastResort(RandomIds().lease_id),
         Metrics(record),
@@ -77,7 +113,7 @@ def build_dispatcher(
     ]
     if settings.limits.rate_per_s is not None:
         middleware.append(RateLimit(PrincipalLimits(settings.limits, clock)))
-    return Dispatcher(registry, middleware)
+    return Dispatcher(registry, [*middleware, *last])
 
 
 class PrincipalLimits:
@@ -109,6 +145,16 @@ def _secrets(tls: ServerTls) -> tuple[bytes | None, bytes | None, bytes | None]:
     return pem.key, pem.certificate, pem.ca if tls.require_client_certificate else None
 
 
+def _shared(identity: Identity, clock: Clock, most: int, door: str) -> dict[str, Any]:
+    """What every inbound is given. Any: keyword arguments, which are typed themselves."""
+    per_address = PerAddress(door, clock, most=most, is_exempt=identity.proxies.is_listed)
+    return {
+        "clock": clock,
+        "read_certificate": identity.certificate_of,
+        "per_address": per_address,
+    }
+
+
 def build_inbounds(
     settings: NodeSettings,
     dispatcher: Dispatcher,
@@ -121,16 +167,19 @@ def build_inbounds(
     """In the order they start: HTTP last, since its `/readyz` says that all is well."""
     registry, tls = dispatcher.registry, identity.tls
     context = None if tls is None else tls.context
-    # Any: keyword arguments of the inbounds, which are typed themselves.
-    shared: dict[str, Any] = {"clock": clock, "read_certificate": identity.certificate_of}
+    most = settings.limits.connections_per_address
+    shared = partial(_shared, identity, clock, most)
     inbounds: list[Inbound] = []
     if (at := place("stream", settings.stream)) is not None:
         from omnirelay.transports.stream_inbound import StreamInbound
 
         where: dict[str, Any] = {"host": at.host, "port": at.port, "path": at.path}
-        inbounds.append(StreamInbound(dispatcher, registry, tls=context, **where, **shared))
+        inbounds.append(
+            StreamInbound(dispatcher, registry, tls=context, **where, **shared("stream"))
+        )
     if (at := place("grpc", settings.grpc)) is not None:
         from omnirelay.transports.grpc_inbound import GrpcInbound
+        from omnirelay.transports.grpc_service import REPLICATION_HUB, RESOURCE_LEASE
 
         secrets = None if tls is None else partial(_secrets, tls)
         inbounds.append(
@@ -141,7 +190,8 @@ def build_inbounds(
                 port=at.port,
                 tls=secrets,
                 is_well=is_well,
-                **shared,
+                services=(RESOURCE_LEASE, *((REPLICATION_HUB,) if settings.hub else ())),
+                **shared("grpc"),
             )
         )
     if (at := place("http", settings.http)) is not None:
@@ -155,7 +205,7 @@ def build_inbounds(
                 port=at.port,
                 tls=context,
                 pages=pages,
-                **shared,
+                **shared("http"),
             )
         )
     return inbounds

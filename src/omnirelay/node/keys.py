@@ -33,6 +33,8 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     ca_file: str | None = None
     cert_file: str | None = None
     key_file: str | None = None
+    server_id: str | None = None
+    """The SPIFFE id that the node's certificate must carry, instead of the host's name."""
     timeout_s: float = 30.0
     """How long one call may take, beside the time it is asked to wait."""
     retry_s: float = 0.0

@@ -2,31 +2,44 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+import sys
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from omnirelay.identity.settings import build_identity
+from omnirelay.mesh.calls import AnyCall
 from omnirelay.mesh.component import Component
 from omnirelay.mesh.driver import LoopDriver
+from omnirelay.mesh.hub_procedures import register_hub
+from omnirelay.mesh.office import NEVER
 from omnirelay.mesh.procedures import register
 from omnirelay.model.errors import Unavailable
 from omnirelay.model.ports import SystemClock
-from omnirelay.node.build import build_dispatcher, build_inbounds, node_id, open_engine
+from omnirelay.node.build import build_dispatcher, build_engine, build_inbounds, node_id
+from omnirelay.node.cluster import Cluster
+from omnirelay.node.hub import open_hub
+from omnirelay.node.mirroring import Mirrors
 from omnirelay.node.settings import NamespaceSettings, NodeSettings, check
+from omnirelay.node.standby import Standby
 from omnirelay.node.watch import ShardWatch
 from omnirelay.ops.control import control_pages
 from omnirelay.ops.metrics import open_metrics
+from omnirelay.ops.regions import region_pages
 from omnirelay.ops.tracing import Sampling
+from omnirelay.ops.view import NodeRow
 from omnirelay.rpc.procedure import Registry
 
 if TYPE_CHECKING:
+    from omnirelay.mesh.hub import Hub
     from omnirelay.rpc.transport import Inbound
     from omnirelay.sdk.engine import Engine
 
 log = logging.getLogger(__name__)
 
+HAND_OVER_S = 2.0
+"""The least that handing queues over may take, however short the grace is."""
 RELOAD_S = 2.0
 """How often certificate files are looked at."""
 
@@ -43,8 +56,14 @@ class Node:
         self.procedures: list[str] = []
         self.is_draining = False
         self._clock = SystemClock()
+        self._standby = Standby(settings, self._clock)
         self._identity = build_identity(settings.identity, self._clock)
+        self._has_joined = False
         self._engines: dict[str, Engine] = {}
+        self._cluster: Cluster | None = None
+        self._running_cluster: asyncio.Task[None] | None = None
+        self._mirrors: dict[str, Mirrors] = {}
+        self._hub: Hub | None = None
         self._inbounds: list[Inbound] = []
         self._closing = AsyncExitStack()
 
@@ -57,10 +76,21 @@ class Node:
         """Why it is not ready, if it is not."""
         if self.is_draining:
             return "the node is draining"
+        if self._standby.trouble is not None:
+            return self._standby.trouble
         for name, shard in self.shards.items():
             if (trouble := shard.status().trouble) is not None:
                 return f"{name}: {trouble}"
         return None
+
+    @property
+    def others(self) -> list[NodeRow]:
+        return [] if self._cluster is None else self._cluster.rows()
+
+    async def hand_over(self) -> None:
+        """Give queues that others can own to them; what comes in afterwards is passed on."""
+        if self._cluster is not None:
+            await self._cluster.leave()
 
     def drain(self) -> None:
         """Take no new work; calls under way go on."""
@@ -70,6 +100,8 @@ class Node:
 
     def resume(self) -> None:
         self.is_draining = False
+        if self._cluster is not None:
+            self._cluster.stay()
         for engine in self._engines.values():
             engine.shard.turn_away(None)
 
@@ -87,25 +119,44 @@ class Node:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Who waits for work or follows events is sent away at once; calls under way finish."""
+        """Queues go to other nodes first. Then who waits for work or follows events is sent away
+        at once; calls under way finish."""
+        await self._hand_over_in_time()
         self.drain()
         for shard in self.shards.values():
             shard.close()
         for engine in self._engines.values():
             engine.end_events()
+        if self._hub is not None:
+            self._hub.turn_away()
         await self._closing.aclose()
+
+    async def _hand_over_in_time(self) -> None:
+        try:
+            async with asyncio.timeout(max(HAND_OVER_S, self.settings.grace_s)):
+                await self.hand_over()
+        except TimeoutError:
+            log.warning("the node stops before it has handed everything over")
+        if self._cluster is not None:
+            self._cluster.forwarding.passings.send_away("the node is stopping: call another")
 
     async def _open(self) -> None:
         self._closing.push_async_callback(self._identity.close)
         for name, own in self.settings.all_namespaces().items():
             await self._open_engine(name, own)
         registry = Registry()
+        self._cluster = self._build_cluster(registry)
         for name, engine in self._engines.items():
-            driver = LoopDriver(engine.shard, asyncio.get_running_loop())
-            component = Component(name, engine, driver.offer)
+            component = Component(name, engine, self._standby.gate(self._way_in(engine)))
             register(registry, component)
-            watch = self.shards[name] = ShardWatch(engine, component)
+            watch = self.shards[name] = ShardWatch(
+                engine, component, self._cluster, self._mirrors[name]
+            )
             self._keep(watch.refresh())
+        if self.settings.hub:
+            self._hub = open_hub(self.settings, self._identity, self._clock)
+            self._closing.push_async_callback(self._hub.close)
+            register_hub(registry, self._hub)
         shown = open_metrics(self, clock=self._clock)
         self._closing.callback(shown.close)
         sampling = Sampling()
@@ -116,9 +167,14 @@ class Node:
             sampling,
             record=shown.record,
             clock=self._clock,
+            last=() if self._cluster is None else (self._cluster.forwarding,),
         )
         self.procedures = [procedure.name for procedure in registry]
-        pages = control_pages(self, self._identity, clock=self._clock, sampling=sampling)
+        self._standby.watch(self._engines, self._mirrors)
+        pages = {
+            **control_pages(self, self._identity, clock=self._clock, sampling=sampling),
+            **region_pages(self._standby, self._identity, self._clock),
+        }
         self._closing.push_async_callback(self._stop_inbounds)
         for inbound in build_inbounds(
             self.settings,
@@ -128,11 +184,58 @@ class Node:
             pages=pages,
             is_well=lambda: self.trouble is None,
         ):
+            if inbound.name != "stream":
+                await self._join()
             await inbound.start()
             self._inbounds.append(inbound)
+        await self._join()
         if self._identity.tls is not None:
             self._keep(self._reload())
         log.info("node %s serves %s", self.node_id, ", ".join(self.urls.values()))
+
+    def _build_cluster(self, registry: Registry) -> Cluster | None:
+        """Where other nodes may own a queue too."""
+        rivalled = {name: one.shard for name, one in self._engines.items() if one.has_rivals}
+        if not rivalled:
+            return None
+        own = self.settings
+        cluster = Cluster(
+            own.mesh,
+            self.node_id,
+            rivalled,
+            identity=own.identity,
+            clock=self._clock,
+            is_apart=lambda: self._standby.is_apart,
+        )
+        cluster.register(registry)
+        # After the doors: calls that are under way when they close may still be passed on.
+        self._closing.push_async_callback(self._leave_cluster)
+        return cluster
+
+    async def _leave_cluster(self) -> None:
+        if self._running_cluster is not None:
+            self._running_cluster.cancel()
+            await asyncio.gather(self._running_cluster, return_exceptions=True)
+
+    async def _join(self) -> None:
+        """Once other nodes can reach this one it may own queues, and not before: an epoch says
+        where its owner takes calls."""
+        if self._cluster is None or self._has_joined:
+            return
+        self._has_joined = True
+        self._cluster.serve_at(self.urls.get("stream", ""))
+        self._running_cluster = asyncio.create_task(self._cluster.run())
+        self._running_cluster.add_done_callback(_complain)
+        for name, engine in self._engines.items():
+            if engine.has_rivals:
+                await self._start(name)
+
+    @staticmethod
+    def _way_in(engine: "Engine") -> Callable[[AnyCall], None]:
+        """This loop may take a shard's turns itself, unless they wait for a server."""
+        if engine.suspends:
+            return engine.offer
+        return LoopDriver(engine.shard, asyncio.get_running_loop()).offer
 
     async def _stop_inbounds(self) -> None:
         """Together: the grace is the node's, not each door's."""
@@ -141,12 +244,39 @@ class Node:
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> None:
         """Run beside the doors, until the node closes."""
-        self._closing.callback(asyncio.create_task(work).cancel)
+        task = asyncio.create_task(work)
+        task.add_done_callback(_complain)
+        self._closing.callback(task.cancel)
 
     async def _open_engine(self, name: str, own: NamespaceSettings) -> None:
-        engine = await asyncio.to_thread(open_engine, self.settings, name, own)
+        engine = build_engine(
+            self.settings,
+            name,
+            own,
+            clock=self._clock,
+            line=self,
+            stands_by=self._standby.is_standing,
+        )
         self._engines[name] = engine
         self._closing.push_async_callback(asyncio.to_thread, engine.close)
+        mirrors = self._mirrors[name] = Mirrors(engine, self.settings, own, self._clock)
+        self._closing.push_async_callback(asyncio.to_thread, mirrors.close)
+        if not engine.has_rivals:
+            await self._start(name)
+
+    async def _start(self, name: str) -> None:
+        await asyncio.to_thread(self._engines[name].start)
+        self._mirrors[name].start()
+
+    def rank(self, namespace: str) -> int:
+        if self._standby.is_standing:
+            return NEVER
+        return 0 if self._cluster is None else self._cluster.neighbours.rank(namespace)
+
+    def read_by_all(self, namespace: str) -> int:
+        if self._cluster is None:
+            return sys.maxsize
+        return self._cluster.neighbours.read_by_all(namespace)
 
     async def _reload(self) -> None:
         tls = self._identity.tls
@@ -156,3 +286,8 @@ class Node:
             if await asyncio.to_thread(tls.reload_if_changed):
                 for inbound in self._inbounds:
                     inbound.reload_tls()
+
+
+def _complain(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("a part of the node has ended", exc_info=error)

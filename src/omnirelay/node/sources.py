@@ -5,7 +5,6 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
@@ -24,6 +23,7 @@ from omnirelay.node.keys import (
     node_leaves,
     unknown,
 )
+from omnirelay.stores.address import masked
 
 if TYPE_CHECKING:
     from omnirelay.node.settings import NodeSettings
@@ -260,9 +260,4 @@ def _masked(value: Any) -> Any:
         return {key: _masked(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [_masked(one) for one in value]
-    if not isinstance(value, str) or "://" not in value or "@" not in value:
-        return value
-    parts = urlsplit(value)
-    user, _, host = parts.netloc.rpartition("@")
-    user = f"{user.partition(':')[0]}:***" if ":" in user else user
-    return urlunsplit(parts._replace(netloc=f"{user}@{host}"))
+    return masked(value) if isinstance(value, str) else value

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
+from omnirelay.journal.copying import PRIMARY
 from omnirelay.journal.follower import FollowerStatus
 from omnirelay.lease.answers import Stats
 from omnirelay.lease.commands import ReadStats
@@ -17,8 +18,10 @@ from omnirelay.lease.records import (
     Renewed,
 )
 from omnirelay.mesh.component import Component
-from omnirelay.model.errors import OmniRelayError
-from omnirelay.ops.view import Holder, ShardStatus, Transition
+from omnirelay.model.errors import NotOwner, OmniRelayError
+from omnirelay.node.cluster import Cluster
+from omnirelay.node.mirroring import Mirrors
+from omnirelay.ops.view import Holder, NodeRow, ShardStatus, Transition
 from omnirelay.sdk.engine import Engine
 
 REFRESH_S = 1.0
@@ -37,9 +40,17 @@ _COUNTED: dict[type[Record], str] = {
 class ShardWatch:
     """Made on the node's loop."""
 
-    def __init__(self, engine: Engine, component: Component) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        component: Component,
+        cluster: Cluster | None = None,
+        mirrors: Mirrors | None = None,
+    ) -> None:
         self._engine = engine
+        self._cluster = cluster if engine.has_rivals else None
         self._component = component
+        self._mirrors = mirrors
         self._shard = engine.shard
         self._loop = asyncio.get_running_loop()
         self._watchers: set[asyncio.Queue[Transition | None]] = set()
@@ -48,12 +59,16 @@ class ShardWatch:
         self.last_transition: Transition | None = None
         self._shard.tally.on_backpressure = self._changed
 
+    @property
+    def tells_depth(self) -> bool:
+        return self._shard.is_served_here or not self._engine.has_rivals
+
     def status(self) -> ShardStatus:
         shard, state = self._shard, self._shard.state
         rules = state.rules
         return ShardStatus(
             shard=shard.name,
-            is_ready=shard.ready.is_set(),
+            is_ready=shard.ready.is_set() or shard.is_hot,
             leader=state.node,
             epoch=state.epoch,
             last_sequence=state.sequence,
@@ -62,13 +77,27 @@ class ShardWatch:
             delayed_count=len(state.delayed),
             dead_letter_count=len(state.dead),
             backpressure=state.paused,
+            role=self._role(),
             journal=self._engine.journal_name,
             durability="unknown" if shard.durability is None else shard.durability.in_words(),
-            trouble=None if shard.failure is None else shard.failure.message,
+            trouble=self._trouble(),
             oldest_pending_age_ms=self._oldest_ms if state.pending else None,
             pending_high=rules.pending_high or None,
             pending_low=rules.pending_low if rules.pending_high else None,
         )
+
+    def _trouble(self) -> str | None:
+        """A shard that another node serves is in order: calls are passed on."""
+        failure = self._shard.failure
+        return None if failure is None or isinstance(failure, NotOwner) else failure.message
+
+    def _role(self) -> str:
+        if self._shard.is_served_here:
+            return "owner"
+        return "follower" if self._shard.is_hot else ""
+
+    def nodes(self) -> Sequence[NodeRow]:
+        return [] if self._cluster is None else self._cluster.rows(self._shard.name)
 
     async def refresh(self) -> None:
         """What only the shard itself can tell is asked for now and then."""
@@ -81,7 +110,11 @@ class ShardWatch:
             await asyncio.sleep(REFRESH_S)
 
     def followers(self) -> Sequence[FollowerStatus]:
-        return [*self._engine.follower_status(), *self._engine.outside_status()]
+        """Of a mirror that runs here, what it says itself."""
+        mirrors = [] if self._mirrors is None else self._mirrors.status()
+        known = {PRIMARY, *(one.name for one in mirrors)}
+        outside = [one for one in self._engine.outside_status() if one.name not in known]
+        return [*self._engine.follower_status(), *outside, *mirrors]
 
     def holders(self) -> Sequence[Holder]:
         now = self._shard.now_ms()

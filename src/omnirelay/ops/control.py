@@ -28,7 +28,7 @@ from omnirelay.ops.reading import (
 from omnirelay.ops.recent import RecentHolders
 from omnirelay.ops.switches import Switches
 from omnirelay.ops.tracing import Sampling
-from omnirelay.ops.view import NodeView, ShardView
+from omnirelay.ops.view import NodeRow, NodeView, ShardView
 from omnirelay.transports.http_pages import Page, PageRequest
 
 _HOLDERS = 50
@@ -60,6 +60,8 @@ class Introspection(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     namespaces: dict[str, Any]
     """Any: JSON of each one's status."""
     procedures: list[str]
+    nodes: list[NodeRow]
+    """The others of its mesh."""
     trouble: str | None = None
 
 
@@ -91,6 +93,7 @@ class Windows:
             is_ready=node.trouble is None,
             namespaces=rows,
             procedures=sorted(node.procedures),
+            nodes=list(node.others),
             trouble=node.trouble,
         )
 
@@ -121,7 +124,8 @@ class Windows:
     async def peers(self, request: PageRequest) -> dict[str, Any]:
         limit = _limit_of(request)
         peers = await asyncio.to_thread(peers_of, self._node, self._recent)
-        return {"peers": peers[:limit], "peerCount": len(peers)}
+        nodes = list(self._node.others)
+        return {"peers": peers[:limit], "peerCount": len(peers), "nodes": nodes}
 
     async def lease_health(self, request: PageRequest) -> LeaseHealth:
         limit = _limit_of(request)

@@ -51,7 +51,9 @@ class Door:
 
         return page
 
-    def changes(self, change: Shown, *, show: Shown | None = None) -> Page:
+    def changes(
+        self, change: Shown, *, show: Shown | None = None, permission: str = CHANGE
+    ) -> Page:
         """POST changes; GET shows, if there is something to show."""
 
         async def page(request: PageRequest) -> PageReply:
@@ -60,7 +62,7 @@ class Door:
                 return _reply_of(await show(request))
             _check_method(request, "POST" if show is None else "GET, POST", is_change=True)
             self._check_source(request.headers.values)
-            await self._let_in(request, CHANGE)
+            await self._let_in(request, permission)
             return _reply_of(await change(request))
 
         return page

@@ -14,6 +14,7 @@ class ShardReading(msgspec.Struct, frozen=True):
     """One look at a shard, for all instruments."""
 
     status: ShardStatus
+    tells_depth: bool
     counts: Mapping[str, int]
     followers: Sequence[FollowerStatus]
     last_transition: Transition | None
@@ -46,6 +47,17 @@ def _status(name: str, scale: float = 1) -> Callable[[ShardReading], Iterator[Va
     return read
 
 
+def _depth(name: str, scale: float = 1) -> Callable[[ShardReading], Iterator[Value]]:
+    """Of the queue, which several nodes may know: only one of them tells."""
+    own = _status(name, scale)
+
+    def read(reading: ShardReading) -> Iterator[Value]:
+        if reading.tells_depth:
+            yield from own(reading)
+
+    return read
+
+
 def _count(name: str) -> Callable[[ShardReading], Iterator[Value]]:
     def read(reading: ShardReading) -> Iterator[Value]:
         if name in reading.counts:
@@ -74,20 +86,20 @@ def _transitions(reading: ShardReading) -> Iterator[Value]:
 
 
 GAUGES = (
-    Shape("pending", "Items waiting, delayed ones too.", _status("pending_count")),
-    Shape("active", "Leases held now.", _status("active_lease_count")),
-    Shape("delayed", "Items whose time has not come.", _status("delayed_count")),
-    Shape("dead_letters", "Items nobody will get until redriven.", _status("dead_letter_count")),
+    Shape("pending", "Items waiting, delayed ones too.", _depth("pending_count")),
+    Shape("active", "Leases held now.", _depth("active_lease_count")),
+    Shape("delayed", "Items whose time has not come.", _depth("delayed_count")),
+    Shape("dead_letters", "Items nobody will get until redriven.", _depth("dead_letter_count")),
     Shape(
         "oldest_pending_age",
         "How long the oldest item has waited.",
-        _status("oldest_pending_age_ms", 0.001),
+        _depth("oldest_pending_age_ms", 0.001),
         "s",
     ),
     Shape("ready", "1 while the shard serves.", _status("is_ready")),
     Shape("epoch", "How often the shard has changed its writer.", _status("epoch")),
     Shape("journal.sequence", "Last sequence in the journal.", _status("last_sequence")),
-    Shape("backpressure.active", "1 while producers are held back.", _status("backpressure")),
+    Shape("backpressure.active", "1 while producers are held back.", _depth("backpressure")),
     Shape(
         "replication.lag",
         "Age of the oldest event the slowest follower has not applied.",

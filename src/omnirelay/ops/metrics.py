@@ -129,6 +129,7 @@ class _Process:
             self._shards = [
                 ShardReading(
                     status=shard.status(),
+                    tells_depth=shard.tells_depth,
                     counts=shard.counts(),
                     followers=shard.followers(),
                     last_transition=shard.last_transition,
@@ -143,7 +144,11 @@ class _Process:
 def _peers_of(nodes: list[tuple[NodeView, RecentHolders]]) -> dict[str, int]:
     if not nodes:
         return {}
-    summary = summary_of(peer for node, recent in nodes for peer in peers_of(node, recent))
+    summary = summary_of(
+        peer
+        for node, recent in nodes
+        for peer in peers_of(node, recent, is_wanted=lambda shard: shard.tells_depth)
+    )
     return {
         "healthy": summary.eligible_peers,
         "unhealthy": summary.unhealthy_peers,

@@ -1,6 +1,6 @@
 """What the node shows, read from its shards and put together for JSON."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -77,18 +77,26 @@ class ShardReport(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     last_transition: Transition | None = None
 
 
-def peers_of(node: NodeView, recent: RecentHolders) -> list[Peer]:
-    """Most leases first."""
+def _any(shard: ShardView) -> bool:
+    return True
+
+
+def peers_of(
+    node: NodeView, recent: RecentHolders, *, is_wanted: Callable[[ShardView], bool] = _any
+) -> list[Peer]:
+    """Most leases first; of the shards that are wanted."""
     found: dict[tuple[str, str], Peer] = {}
-    for shard, holder in _holders(node, recent):
+    for shard, holder in _holders(node, recent, is_wanted):
         who = (holder.peer_id, holder.principal)
         found[who] = _merged(found.get(who), shard, holder)
     return sorted(found.values(), key=lambda peer: (-peer.active_leases, peer.peer_id))
 
 
-def _holders(node: NodeView, recent: RecentHolders) -> Iterator[tuple[str, Holder]]:
+def _holders(
+    node: NodeView, recent: RecentHolders, is_wanted: Callable[[ShardView], bool]
+) -> Iterator[tuple[str, Holder]]:
     for name, shard in sorted(node.shards.items()):
-        for holder in recent.of(name, shard):
+        for holder in recent.of(name, shard) if is_wanted(shard) else ():
             yield name, holder
 
 
@@ -152,6 +160,16 @@ def checkpoint_of(shard: ShardView) -> ShardCheckpoint:
             last_error=follower.last_error,
         )
         for follower in shard.followers()
+    ]
+    sinks += [
+        SinkPosition(
+            name=f"node:{node.node_id}",
+            sequence=node.sequence or 0,
+            lag_ms=node.lag_ms or 0,
+            sequence_lag=node.sequence_lag or 0,
+            failures=0,
+        )
+        for node in shard.nodes()
     ]
     return ShardCheckpoint(status.shard, status.last_sequence, status.epoch, status.leader, sinks)
 

@@ -74,6 +74,7 @@ class Switches:
         )
 
     async def drain(self, request: PageRequest) -> UpgradeState:
+        await self._node.hand_over()
         self._node.drain()
         log.warning("the node drains: an operator asked for it")
         return await self.show_upgrade(request)

@@ -45,6 +45,8 @@ class ShardStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     delayed_count: int
     dead_letter_count: int
     backpressure: bool
+    role: str
+    """`owner` or `follower`; blank while it is neither."""
     journal: str
     """What it is kept in, without secrets."""
     durability: str
@@ -55,10 +57,37 @@ class ShardStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     pending_low: int | None = None
 
 
+class NodeRow(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Another node, as this one knows it."""
+
+    node_id: str
+    """Blank until it has answered once."""
+    url: str
+    version: str
+    is_answering: bool
+    owns: list[str]
+    """Queues that it says it owns."""
+    is_leaving: bool = False
+    heard_ms: int | None = None
+    """How long ago it last answered."""
+    sequence: int | None = None
+    """Of one queue, where it is about one: what it has of the journal."""
+    sequence_lag: int | None = None
+    lag_ms: int | None = None
+
+
 class ShardView(Protocol):
+    @property
+    def tells_depth(self) -> bool:
+        """Whether the metrics of this node say how full the queue is. Of several nodes that serve
+        it only the owner's do, so that a sum over all nodes counts nothing twice."""
+
     def status(self) -> ShardStatus: ...
 
     def followers(self) -> Sequence[FollowerStatus]: ...
+
+    def nodes(self) -> Sequence[NodeRow]:
+        """Other nodes that serve it too, and how far behind they are."""
 
     def holders(self) -> Sequence[Holder]: ...
 
@@ -90,6 +119,13 @@ class NodeView(Protocol):
 
     @property
     def procedures(self) -> Sequence[str]: ...
+
+    @property
+    def others(self) -> Sequence[NodeRow]:
+        """The other nodes of the mesh."""
+
+    async def hand_over(self) -> None:
+        """Give queues that others can own to them."""
 
     def drain(self) -> None:
         """Take no new work; calls under way go on. `resume` takes it back."""

@@ -209,6 +209,9 @@ class SimJournal:
         at = bisect_right(disk.index.lasts, after)
         return [disk.durable[place.name] for place in disk.index.places[at : at + limit]]
 
+    async def wait_for_more(self, after: int, timeout_s: float) -> None:
+        await asyncio.sleep(min(timeout_s, 0.05))
+
     def reader(self) -> JournalReader:
         return SimJournal(self.shard, self.disk, is_writer=False)
 

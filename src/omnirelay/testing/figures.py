@@ -7,6 +7,8 @@ ends with the same command without the flag.
     suite        figures
     exhaustive   states, transitions, depth (the greatest counts), violations
     simulation   schedules, virtual_hours, failing_seeds, faults (a number, or numbers by kind)
+    ownership    schedules, virtual_hours, epochs, faults by kind, items_lost, doubled,
+                 stale_accepted, split_brains, failing_seeds (of a simulated mesh)
     model        machines, steps, bugs
     crash        points_hit, points_enumerated, restarts, acknowledged_lost, recovery_ms [..]
     power        cuts, acknowledged_lost, corrupt_served
@@ -51,6 +53,20 @@ _ROWS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("simulation", "virtual_hours", "virtual hours"),
             ("simulation", "faults", "faults"),
             ("simulation", "failing_seeds", "failing seeds"),
+        ),
+    ),
+    (
+        "schedules of a mesh",
+        (
+            ("ownership", "schedules", ""),
+            ("ownership", "virtual_hours", "virtual hours"),
+            ("ownership", "epochs", "epochs"),
+            ("ownership", "items_lost", "items lost"),
+            ("ownership", "doubled", "doubled"),
+            ("ownership", "stale_accepted", "stale completions accepted"),
+            ("ownership", "split_brains", "split brains"),
+            ("ownership", "failing_seeds", "failing seeds"),
+            ("ownership", "faults", "faults"),
         ),
     ),
     (

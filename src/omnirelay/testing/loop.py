@@ -326,6 +326,7 @@ def run_simulated(
     seed: int,
     until_s: float | None = None,
     start_s: float = 0.0,
+    make_loop: type[SimLoop] = SimLoop,
 ) -> SimResult[T]:
     """Run `main()` to its end, or for `until_s` virtual seconds, on the schedule of `seed`.
 
@@ -333,7 +334,7 @@ def run_simulated(
     is stuck, NotSimulated when it reaches outside. Tasks left over are cancelled and may clean up
     in virtual time; that part is no longer in the result.
     """
-    loop = SimLoop(seed=seed, start_s=start_s)
+    loop = make_loop(seed=seed, start_s=start_s)
     loop.horizon_s = None if until_s is None else start_s + until_s
     try:
         with _threads_refused():

@@ -74,6 +74,8 @@ class SimRest:
     """Waiting for the next call, on the simulated loop: whoever wakes is on the same thread, so
     that one trip through the loop is enough."""
 
+    suspends = True
+
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
         self._idle: asyncio.Future[None] | None = None
@@ -144,7 +146,7 @@ class Site:
         self.disk.latency_s = plan.latency_s
         self.clock = WatchedClock(loop)
         self.checkpoints = MemoryCheckpoints()
-        self.mirror = Mirror(self.disk)
+        self.mirror = Mirror(self.disk.index.archive)
         self.nodes: list[SimNode] = []
         self.counts: Counter[str] = Counter()
         self.complaints: list[str] = []
@@ -287,20 +289,20 @@ class Site:
 class Mirror:
     """The journal folded from its beginning, apart from any shard: what every state must equal."""
 
-    def __init__(self, disk: SimDisk) -> None:
+    def __init__(self, archive: list[bytes]) -> None:
         self.state = QueueState()
         self.depths: dict[int, tuple[int, int]] = {}
         """Pending and active after each sequence."""
         self.events: list[Event] = []
         self.serialize_by: dict[int, SerializeBy] = {}
         """The rule of each epoch."""
-        self._disk = disk
+        self._archive = archive
         self._chain = Chain(SHARD)
         self._folded = 0
 
     def catch_up(self) -> None:
         """Raises Corrupt if the journal does not follow from itself."""
-        archive = self._disk.index.archive
+        archive = self._archive
         for body in archive[self._folded :]:
             envelope = self._chain.accept(body)
             replay(self.state, envelope)

@@ -22,6 +22,7 @@ from omnirelay.lease.records import DEAD_LETTERED, EpochStarted, Expired, Item
 from omnirelay.lease.state import Held, QueueState
 from omnirelay.mesh import recovery
 from omnirelay.mesh.shard import Shard
+from omnirelay.mesh.term import Term
 from omnirelay.mesh.turn import Turn
 from omnirelay.model.items import Token
 
@@ -54,15 +55,15 @@ def _early_expiry() -> Iterator[None]:
 @contextmanager
 def _ack_before_append() -> Iterator[None]:
     """Callers hear of success while the append is still under way."""
-    commit = Shard._commit
+    append = Term.append
 
-    async def hasty(self: Shard, turn: Turn) -> None:
+    async def hasty(self: Term, turn: Turn) -> None:
         for call, outcomes in turn.replies:
             call.reply(outcomes)
         turn.replies.clear()
-        await commit(self, turn)
+        await append(self, turn)
 
-    with patch.object(Shard, "_commit", hasty):
+    with patch.object(Term, "append", hasty):
         yield
 
 

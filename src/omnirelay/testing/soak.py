@@ -2,9 +2,10 @@
 
     python -m omnirelay.testing.soak [--minutes N] [--seed S]
 
-Simulated seeds, one after another from S on (or from a number nobody chose), and between them
-power cuts and killed processes on the real SQLite store. One line a minute says what was done; a
-failure is printed at once with the command that reproduces it, and makes the exit code 1.
+Simulated seeds, one after another from S on (or from a number nobody chose): single nodes and
+meshes; between them power cuts and killed processes on the real SQLite store. One line a minute
+says what was done; a failure is printed at once with the command that reproduces it, and makes the
+exit code 1.
 """
 
 import argparse
@@ -12,13 +13,16 @@ import secrets
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count
 
 from omnirelay.testing.crashes import crash_rounds
+from omnirelay.testing.mesh_world import MeshReport, run_mesh_seeds
 from omnirelay.testing.powercuts import power_cut_rounds
-from omnirelay.testing.world import run_seeds
+from omnirelay.testing.world import Report, run_seeds
+
+Run = Callable[[Iterable[int]], Iterator[Report] | Iterator[MeshReport]]
 
 STATUS_S = 60.0
 SEEDS_A_ROUND = 500
@@ -54,14 +58,15 @@ def soak(seed: int, until: Callable[[], bool], tally: Tally) -> None:
 
 
 def _round(seed: int, tally: Tally) -> Iterator[None]:
-    yield from _simulate(seed, tally)
+    yield from _simulate(run_seeds, "schedules", seed, tally)
+    yield from _simulate(run_mesh_seeds, "schedules of a mesh", seed, tally)
     yield from _cut(seed, tally)
     yield from _kill(seed, tally)
 
 
-def _simulate(seed: int, tally: Tally) -> Iterator[None]:
-    for report in run_seeds(range(seed, seed + SEEDS_A_ROUND)):
-        tally.counts["schedules"] += 1
+def _simulate(run: Run, name: str, seed: int, tally: Tally) -> Iterator[None]:
+    for report in run(range(seed, seed + SEEDS_A_ROUND)):
+        tally.counts[name] += 1
         tally.counts["faults"] += report.faults.total()
         tally.virtual_s += report.virtual_s
         if report.failed:

@@ -21,10 +21,12 @@ _TICK_S = 0.001
 _ENDS = ("Completed", "Failed", "Expired", "Released", "DrainSnapshot")
 
 
-def judge_history(history: Sequence[Op], events: Sequence[Event]) -> Iterator[str]:
+def judge_history(
+    history: Sequence[Op], events: Sequence[Event], *, skew_s: float = _TICK_S
+) -> Iterator[str]:
     """The rules of the history checker, and that a refusal kept its word."""
     journal: list[Json] = [msgspec.to_builtins(event) for event in events]
-    found = checker.check(history, journal, skew_s=_TICK_S) + checker.check_conservation(journal)
+    found = checker.check(history, journal, skew_s=skew_s) + checker.check_conservation(journal)
     for violation in found:
         if not _is_rewound(violation, journal):
             yield f"{violation.rule}: {violation.message} {list(violation.ops)}"

@@ -1,0 +1,89 @@
+"""The next turn is played while a server still confirms the last one.
+
+A turn decides against a state that holds whatever was decided before it, durable or not; nothing is
+answered before it is durable, and turns are appended in their order. So to play one while another
+is on its way changes nothing that anybody can see, and the node computes where it would wait. If
+the append fails, the turn behind it was never written, and its callers hear just that.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from omnirelay.mesh.calls import AnyCall, LeaseCall
+from omnirelay.mesh.refusal import append_refusal, never_written, refuse_turn
+from omnirelay.mesh.term import Term
+from omnirelay.mesh.turn import Turn
+from omnirelay.model import limits
+from omnirelay.model.errors import OmniRelayError
+
+MOMENT_S = 0.001
+"""In which an append leaves this process, and more calls come."""
+
+Inbox = deque[AnyCall]
+Play = Callable[[], Turn]
+"""Raises OmniRelayError when its callers, and all who wait, have heard of it."""
+
+
+async def take_turns(term: Term, inbox: Inbox, play: Play, *, is_held: Callable[[], bool]) -> None:
+    """A turn, and those that were played before the one before them was durable. All are durable
+    when this returns. `is_held`: play nothing more. Raises what the journal and `play` raise."""
+    turn: Turn | None = play()
+    while turn is not None:
+        # A call that was decided in part, and waits for room, belongs to one turn at a time.
+        if turn.parted:
+            await term.commit(turn)
+            return
+        turn = await _commit_and_play(
+            term, turn, play, lambda: not is_held() and not term.is_kept() and _is_rush(inbox)
+        )
+
+
+async def _commit_and_play(
+    term: Term, turn: Turn, play: Play, may_play: Callable[[], bool]
+) -> Turn | None:
+    """Commit `turn`. Returns the one that was played meanwhile, if any: it is next."""
+    appending = asyncio.ensure_future(term.append(turn))
+    found: Turn | OmniRelayError | None = None
+    try:
+        found = await _played_before(appending, play, may_play)
+        await appending
+    except OmniRelayError as error:
+        refuse_turn(turn, append_refusal(error))
+        if isinstance(found, Turn):
+            refuse_turn(found, never_written(error))
+        raise
+    finally:
+        appending.cancel()
+    term.settle(turn, is_level=found is None)
+    if isinstance(found, OmniRelayError):
+        raise found
+    return found
+
+
+async def _played_before(
+    appending: "asyncio.Future[None]", play: Play, may_play: Callable[[], bool]
+) -> Turn | OmniRelayError | None:
+    """None: the append was done before there was anything worth it."""
+    moment_s = MOMENT_S
+    while not appending.done():
+        await asyncio.wait((appending,), timeout=moment_s)
+        moment_s *= 2  # a slow server is not asked all the time
+        if appending.done() or not may_play():
+            continue
+        try:
+            return play()
+        except OmniRelayError as bug:
+            return bug  # what was before it stands all the same
+    return None
+
+
+def _is_rush(inbox: Inbox) -> bool:
+    """Enough waits for a turn of its own."""
+    count = 0
+    for place in range(len(inbox)):  # others may add to it meanwhile, from their threads
+        call = inbox[place]
+        count += call.max_items if isinstance(call, LeaseCall) else len(call.commands)
+        if count >= limits.AHEAD_COMMANDS_MIN:
+            return True
+    return False

@@ -1,0 +1,1 @@
+"""Who else serves, and who of them should."""
