@@ -1,8 +1,10 @@
-"""A pipeline in a process of its own, to be killed wherever OMNIRELAY_FAILPOINTS says.
+"""A pipeline in a process of its own, to be killed from outside or wherever OMNIRELAY_FAILPOINTS
+says.
 
     python -m tests.spark.crash_workload JOURNAL TARGET
 
-follows the journal to its end in micro-batches and prints `done`.
+follows the journal to its end in micro-batches and prints `done`. With a third word, the master to
+work on, it goes on until it is killed, and prints how many events each micro-batch brought.
 """
 
 import os
@@ -17,13 +19,11 @@ from omnirelay.testing.failpoints import arm_from_env
 from tests.spark.small_tables import COUNTS, LIVES
 
 
-def main(journal: str, target: str) -> None:
+def main(journal: str, target: str, master: str | None = None) -> None:
     arm_from_env(os.environ)
     with Hold(target) as hold:
         session = open_session(
-            SessionOptions(
-                master="local[2]", memory="1g", config={"spark.sql.shuffle.partitions": "1"}
-            )
+            SessionOptions(master=master or "local[2]", memory="1g", is_small=True)
         )
         pipeline = open_pipeline(
             session,
@@ -33,8 +33,8 @@ def main(journal: str, target: str) -> None:
             datasets=(LIVES, COUNTS),
             consumer="pipeline",
         )
-        options = StreamOptions(f"{target}/{CHECKPOINT}", is_once=True)
-        Stream(pipeline, options, lambda _: None).run()
+        options = StreamOptions(f"{target}/{CHECKPOINT}", is_once=master is None, interval_s=0.1)
+        Stream(pipeline, options, lambda made: print(made.events, flush=True)).run()
     print("done", flush=True)
 
 

@@ -30,20 +30,26 @@ class TablesInFiles:
         self.tables: dict[str, DataFrame] = {}
 
     def advance(self, envelopes: Iterable[Envelope]) -> None:
+        from pyspark.sql import functions as f
+
         self.steps += 1
         before = self.tables.get(EVENTS)
         new = self._written(f"new-{self.steps}", events_frame(self.spark, envelopes), EVENT_DDL)
+        ends = new.groupBy("shard").agg(f.min("sequence") - 1, f.max("sequence")).collect()
+        moves = {row[0]: (row[1], row[2]) for row in ends}
         self.tables[EVENTS] = new if before is None else before.unionByName(new)
         for dataset in all_datasets():
-            self._step(dataset, new)
+            self._step(dataset, new, moves)
 
-    def _step(self, dataset: Dataset, new: "DataFrame") -> None:
+    def _step(self, dataset: Dataset, new: "DataFrame", moves: dict[str, tuple[int, int]]) -> None:
         table = self.tables.get(dataset.name)
         old = None
         if table is not None and dataset.kind != "append":
             old = table.where("state = 'open'") if dataset.kind == "carry" else table
         assert dataset.advance is not None
-        change = dataset.advance(Step(self.spark, new, old, self.tables.get))
+        change = dataset.advance(
+            Step(self.spark, new, old, self.tables.get, self.tables.__getitem__, moves)
+        )
         if dataset.kind == "carry":
             assert change.rows is not None
             kept, rows = (None if table is None else table.where("state = 'closed'")), change.rows

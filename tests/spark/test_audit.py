@@ -13,8 +13,9 @@ from typer.testing import CliRunner, Result
 import omnirelay
 from omnirelay.cli.pipeline_audit import audit as audit_command
 from omnirelay.model.errors import InvalidOption, Unavailable
-from omnirelay.pipeline.audit import Audited, Finding, ShardSeen, cut_off
+from omnirelay.pipeline.audit import Audited, Finding, ShardSeen, _views, cut_off
 from omnirelay.pipeline.audit_report import as_text, as_verdict, keep
+from omnirelay.pipeline.checks import CHECKS
 from omnirelay.pipeline.datasets import LEASE_EVENTS, Change, Commit, Snapshot
 from omnirelay.pipeline.delta import DeltaTables
 from omnirelay.pipeline.synth import Plan, synthesize
@@ -136,6 +137,19 @@ def test_tables_are_audited_and_keep_what_was_found(spark: "SparkSession", tmp_p
     assert (row.run_id, row.check, row.shard, row.sequence) == ("run-1", "items.token", "a", 7)
 
 
+@pytest.mark.timeout(300)
+def test_the_few_shards_are_sent_to_the_events_and_not_the_events_to_the_shards(
+    spark: "SparkSession",
+) -> None:
+    events = spark.createDataFrame(table_of(envelopes_of([clean_history(Share(1, 4, 600, 2))])))
+    (resources,) = (check for check in CHECKS if check.name == "resources")
+    with _views(spark, events) as shards:
+        assert [one.is_serialised for one in shards] == [1]
+        plan = spark.sql(f"EXPLAIN {resources.sql}").collect()[0].plan
+    assert "BuildRight" in plan
+    assert "BuildLeft" not in plan
+
+
 # -- the command ------------------------------------------------------------------------------
 
 
@@ -205,5 +219,5 @@ def test_a_place_where_nothing_is_cannot_be_audited(tmp_path: Path) -> None:
     assert isinstance(run("--from", f"sqlite:///{tmp_path}/none.db").exception, Unavailable)
     assert isinstance(run("--from", tmp_path).exception, Unavailable)
     assert isinstance(run("--tables", tmp_path).exception, Unavailable)
-    assert isinstance(run("--from", "s3://bucket/x").exception, InvalidOption)
+    assert isinstance(run("--from", "ftp://bucket/x").exception, InvalidOption)
     assert isinstance(run("--from", tmp_path, "--from", tmp_path).exception, InvalidOption)

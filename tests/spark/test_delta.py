@@ -15,9 +15,11 @@ from deltalake import DeltaTable
 from omnirelay.model.errors import InvalidOption
 from omnirelay.model.ports import set_failpoint
 from omnirelay.pipeline.datasets import (
+    EVENTS,
     LEASE_EVENTS,
     Change,
     Commit,
+    Dataset,
     ExpectationFailed,
     Snapshot,
     TableFenced,
@@ -25,6 +27,8 @@ from omnirelay.pipeline.datasets import (
     TableTooNew,
 )
 from omnirelay.pipeline.delta import DeltaTables
+from omnirelay.pipeline.hold import Unheld
+from omnirelay.pipeline.maintain import maintain
 from tests.spark.small_tables import COUNTS, LIVES, SEEN, content, frame, life
 
 if TYPE_CHECKING:
@@ -79,9 +83,9 @@ def test_closing_rows_and_replacing_the_open_ones_is_one_commit_with_the_positio
         append=lives(spark, ("a", 1, 1, 3, "closed")),
         replace=lives(spark, ("a", 2, 2, None, "open"), ("b", 1, 1, None, "open")),
     )
-    tables.commit(LIVES, change, Commit(base, {"a": 3, "b": 1}, fence=4, events_version=9))
+    tables.commit(LIVES, change, Commit(base, {"a": 3, "b": 1}, fence=4, inputs={EVENTS: 9}))
     after = tables.snapshot(LIVES)
-    assert (after.positions, after.fence, after.events_version) == ({"a": 3, "b": 1}, 4, 9)
+    assert (after.positions, after.fence, after.inputs) == ({"a": 3, "b": 1}, 4, {EVENTS: 9})
     # The property that names shard b came before, in a commit of its own without rows.
     assert after.version == base.version + 2
     actions = [next(iter(action)) for action in log_of(tables, "lives", after.version)]
@@ -228,9 +232,62 @@ def test_new_events_are_read_from_new_files_and_between_positions(
     assert sorted(row.sequence for row in everything.collect()) == [1, 2, 3, 4, 5, 6]
     some = tables.read_events(Snapshot(0, {"a": 2}), {"a": 5})
     assert sorted(row.sequence for row in some.collect()) == [3, 4, 5]
-    tail = tables.read_events(Snapshot(0, {"a": 3}, events_version=version - 1), {"a": 6})
+    tail = tables.read_events(Snapshot(0, {"a": 3}, inputs={EVENTS: version - 1}), {"a": 6})
     assert len(tail.inputFiles()) < len(everything.inputFiles())
     assert sorted(row.sequence for row in tail.collect()) == [4, 5, 6]
+
+
+ENDED = Dataset(
+    "ended",
+    "silver",
+    "shard string, sequence_id bigint, ended_sequence bigint, state string",
+    ("shard", "sequence_id"),
+    "carry",
+    (EVENTS,),
+    None,
+    partition_by="state",
+)
+
+
+@pytest.mark.timeout(60)
+def test_what_another_table_has_closed_since_is_read_from_new_files_until_they_are_compacted(
+    spark: "SparkSession", tables: DeltaTables
+) -> None:
+    steps = [[("a", 1, 3, "closed"), ("a", 2, None, "open")], [("a", 2, 5, "closed")]]
+    versions = []
+    for rows, last in zip(steps, (4, 6), strict=True):
+        change = Change(rows=spark.createDataFrame(rows, ENDED.columns))
+        tables.commit(ENDED, change, Commit(tables.snapshot(ENDED), {"a": last}))
+        versions.append(tables.snapshot(ENDED).version)
+    at_first = Snapshot(0, {"a": 4}, inputs={"ended": versions[0]})
+    for after in (at_first, Snapshot(0, {"a": 4})):
+        assert content(tables.read_recent("ended", after)) == [("a", 2, 5, "closed")]
+    assert len(tables.read_recent("ended", at_first).inputFiles()) == 1
+    assert len(content(tables.read_recent("ended", Snapshot()))) == 2
+    maintain(tables, Unheld(), datasets=(ENDED,))
+    assert content(tables.read_recent("ended", at_first)) == [("a", 2, 5, "closed")]
+    assert content(tables.read_recent("ended", Snapshot(0, {"b": 9}))) == content(
+        tables.read("ended")
+    ), "a shard that is not named is new"
+    with pytest.raises(InvalidOption, match="no table nothing yet"):
+        tables.read_recent("nothing", at_first)
+
+
+@pytest.mark.timeout(60)
+def test_new_events_are_told_from_old_ones_in_files_that_compaction_made(
+    spark: "SparkSession", tables: DeltaTables
+) -> None:
+    rows = life("a", items=4)
+    versions = []
+    for part, last in ((rows[:3], 3), (rows[3:], 6)):
+        base = tables.snapshot(LEASE_EVENTS)
+        tables.commit(LEASE_EVENTS, Change(append=frame(spark, part)), Commit(base, {"a": last}))
+        versions.append(tables.snapshot(LEASE_EVENTS).version)
+    after = Snapshot(0, {"a": 3}, inputs={EVENTS: versions[0]})
+    apart = content(tables.read_events(after, {"a": 6}))
+    maintain(tables, Unheld(), datasets=())
+    assert content(tables.read_events(after, {"a": 6})) == apart
+    assert [row[1] for row in apart] == [4, 5, 6]
 
 
 @pytest.mark.timeout(60)

@@ -17,13 +17,13 @@ from omnirelay.pipeline.datasets import all_datasets
 from omnirelay.pipeline.delta import DeltaTables
 from omnirelay.pipeline.run import run_pipeline
 from omnirelay.pipeline.synth import Plan, synthesize
-from omnirelay.testing.spark_servers import Cluster, cluster, connect_server
+from omnirelay.testing.spark_servers import Cluster, cluster, connect_server, light
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.timeout(400)
-EVENTS = 1200
+EVENTS = 400
 Tables = dict[str, list[str]]
 
 
@@ -59,7 +59,12 @@ def run_at(master: str, journal: str, target: Path) -> dict[str, Any]:
     command = [sys.executable, "-m", "omnirelay.cli", "pipeline", "run", "--json"]
     places = ["--from", journal, "--to", str(target), "--master", master]
     done = subprocess.run(
-        [*command, *places], capture_output=True, text=True, timeout=300, check=False
+        [*command, *places],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, **light(target.parent)},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return dict(json.loads(done.stdout.splitlines()[-1]))

@@ -90,6 +90,15 @@ def test_a_sequence_that_stands_twice_is_named() -> None:
     assert (sequence, "sequence 20 stands twice" in why) == (20, True)
 
 
+def test_a_sequence_that_lies_elsewhere_is_named() -> None:
+    rows = rows_for(History(1, 60))
+    numbers = rows.column("sequence").to_pylist()
+    numbers[22] = 5
+    where = rows.schema.get_field_index("sequence")
+    wrong = rows.set_column(where, "sequence", pa.array(numbers, pa.int64()))
+    assert damage(wrong) == (5, "sequence 5 stands twice")
+
+
 def test_a_missing_beginning_is_told_from_damage() -> None:
     (row,) = outcomes(rows_for(History(1, 60)).slice(5))
     assert (row["kind"], row["sequence"]) == ("pruned", 6)

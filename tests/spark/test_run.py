@@ -11,10 +11,10 @@ from omnirelay import Payload
 from omnirelay.model.errors import Corrupt, InvalidOption
 from omnirelay.pipeline.bronze import Intake
 from omnirelay.pipeline.bronze_source import Journals
-from omnirelay.pipeline.datasets import Change, Step, in_order
+from omnirelay.pipeline.datasets import Change, OtherJournal, Step, in_order
 from omnirelay.pipeline.delta import DeltaTables
 from omnirelay.pipeline.hold import Unheld
-from omnirelay.pipeline.run import RunReport, run_pipeline
+from omnirelay.pipeline.run import RunReport, open_pipeline, run_pipeline
 from omnirelay.stores.sqlite_positions import SqliteCheckpoints
 from omnirelay.testing.envelopes import Scribe
 from tests.spark.journals import append
@@ -58,6 +58,52 @@ def everything(tables: DeltaTables) -> dict[str, list[tuple[Any, ...]]]:
 
 def outcomes(report: RunReport) -> dict[str, str]:
     return {table.table: table.outcome for table in report.tables}
+
+
+def test_a_step_whose_events_went_on_meanwhile_counts_nothing_twice_afterwards(
+    tables: DeltaTables, journal: Path
+) -> None:
+    run(tables, journal)
+    reached = []
+    for _ in range(2):
+        work(journal, new=3, done=3)
+        run(tables, journal, datasets=())
+        reached.append(tables.positions("lease_events"))
+    options = {"url": f"sqlite:///{journal}"}
+    pipeline = open_pipeline(tables.session, options, tables, datasets=DATASETS)
+    pipeline._step(COUNTS, tables.snapshot(COUNTS), reached[0])
+    assert tables.positions("counts") == reached[0]
+    run(tables, journal)
+    once = DeltaTables(tables.session, f"{tables.root}-once")
+    run(once, journal)
+    assert everything(tables) == everything(once)
+
+
+def test_a_file_of_a_task_that_was_tried_again_is_not_taken_up(
+    tables: DeltaTables, journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = Journals.write
+
+    def twice(self: Journals, *words: Any) -> list[str]:
+        left, *_ = write(self, *words)
+        assert (Path(words[-1]) / left).exists()
+        return write(self, *words)
+
+    monkeypatch.setattr(Journals, "write", twice)
+    assert run(tables, journal, datasets=()).events == 10
+    assert len(content(tables.read("lease_events"))) == 10
+
+
+def test_another_journal_under_the_same_name_is_refused(
+    tables: DeltaTables, journal: Path, tmp_path: Path
+) -> None:
+    run(tables, journal, datasets=())
+    for name, new, why in (("longer", 9, "in another envelope"), ("shorter", 1, "it ends at 2")):
+        work(tmp_path / name, new=new, done=0)
+        with pytest.raises(OtherJournal, match=why):
+            run(tables, tmp_path / name, datasets=())
+    work(journal, new=1, done=0)
+    assert run(tables, journal, datasets=()).events == 2
 
 
 def test_increments_give_the_tables_of_one_full_run_and_nothing_new_writes_nothing(

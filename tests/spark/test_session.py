@@ -50,6 +50,23 @@ def test_progress_is_shown_where_somebody_sees_it(
     assert session._ours(forced)["spark.ui.showConsoleProgress"] == str(not is_terminal).lower()
 
 
+@pytest.mark.parametrize("name", ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"])
+def test_a_collector_is_named_where_nobody_named_one_and_the_driver_works_alone(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def said(master: str) -> bool:
+        java = session._ours(SessionOptions(master=master))["spark.driver.extraJavaOptions"]
+        return session.COLLECTOR in java
+
+    monkeypatch.delenv("JAVA_TOOL_OPTIONS", raising=False)
+    monkeypatch.delenv("JDK_JAVA_OPTIONS", raising=False)
+    assert (said("local[2]"), said("local"), said("spark://far:7077")) == (True, True, False)
+    monkeypatch.setenv(name, "-Xss2m -XX:+UseSerialGC")
+    assert not said("local[2]")
+    monkeypatch.setenv(name, "-Xss2m -XX:+UseStringDeduplication")
+    assert said("local[2]")
+
+
 @pytest.mark.timeout(120)
 def test_a_session_says_nothing_on_stderr() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}

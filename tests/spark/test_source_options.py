@@ -40,7 +40,7 @@ URL = {"url": "sqlite:////j.db"}
         ({"url": "sqlite://a.db"}, "sqlite://a.db"),
         ({"url": "sqlite:///a.db?x=1"}, "takes no options"),
         ({"url": "memory:"}, "url"),
-        ({"url": "postgres://h/db"}, "url"),
+        ({"url": "ftp://h/db"}, "url"),
         ({"url": "a.db", "path": "b.db"}, "url"),
         ({**URL, "shard": "s"}, "'shard'"),
         ({**URL, "shards": "a,,b"}, "shards"),

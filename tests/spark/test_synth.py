@@ -12,8 +12,8 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from omnirelay.cli.journal import Verdict, verify_all
 from omnirelay.cli.pipeline_synth import synth
+from omnirelay.cli.verifying import Verdict, verify_all
 from omnirelay.journal.events import decode_event, event_type
 from omnirelay.lease.options import SerializeBy
 from omnirelay.model.errors import InvalidOption
@@ -21,7 +21,7 @@ from omnirelay.pipeline.decode import EVENT_TYPES
 from omnirelay.pipeline.planting import KINDS, plant
 from omnirelay.pipeline.synth import Plan, in_processes, on_spark, synthesize
 from omnirelay.pipeline.synth_traffic import Share, Traffic
-from omnirelay.stores.sqlite_look import look
+from omnirelay.stores.outside import look_outside
 from tests.spark.audit_histories import clean_history
 
 if TYPE_CHECKING:
@@ -37,7 +37,13 @@ def run(*words: object) -> Result:
 
 def verified(path: Path, shard: str) -> Verdict:
     verdict = Verdict(ok=True, url="", namespace=shard)
-    asyncio.run(verify_all(look(str(path), shard), verdict))
+
+    async def verify() -> None:
+        seen = await look_outside(f"sqlite:///{path}", shard)
+        await verify_all(seen, verdict)
+        await seen.close()
+
+    asyncio.run(verify())
     return verdict
 
 

@@ -10,9 +10,14 @@ from omnirelay.journal.checkpoint import CheckpointStore
 from omnirelay.journal.format import Envelope
 from omnirelay.model.errors import Corrupt, InvalidOption
 from omnirelay.pipeline.decode import Part
+from omnirelay.stores.address import masked
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+NAMESPACE = "resourcelease"
+"""The shard of a place that does not say which it has, where nobody named another."""
 
 
 class Extent(msgspec.Struct, frozen=True):
@@ -66,6 +71,10 @@ class JournalAddress(Protocol):
     def damaged(self, shard: str, after: int, through: int) -> Iterator[Damage]:
         """What `read` leaves out of (after, through], and why; by the sequence it begins at."""
 
+    def link(self, shard: str, sequence: int) -> str | None:
+        """Checksum of the envelope that holds the sequence: no two journals share one. None if it
+        cannot be told."""
+
     def positions(self) -> CheckpointStore | None:
         """Where named readers keep their place so that pruning waits for them; None if the owner
         of this journal asks nobody."""
@@ -94,7 +103,7 @@ def check_kept(shard: str, after: int, kept: Extent) -> None:
 def absolute(url: str) -> str:
     """The same address for a process that stands in another folder."""
     scheme = url.partition(":")[0].lower() if ":" in url else ""
-    if scheme in _NODES:
+    if scheme in _NODES or is_store(url):
         return url
     if scheme == "sqlite":
         from omnirelay.stores.registry import sqlite_path
@@ -102,8 +111,8 @@ def absolute(url: str) -> str:
         return str(Path(sqlite_path(url)).absolute())
     if "://" in url or scheme in ("memory", "file"):
         raise InvalidOption(
-            f"url {url!r}: no journal can be read there; use sqlite:///leases.db, the path of a "
-            f"file, or http://host:port of a node"
+            f"url {masked(url)!r}: no journal can be read there; use sqlite:///leases.db, the path "
+            f"of a file, the address of another store, or http://host:port of a node"
         )
     if not url.strip() or "\x00" in url:
         raise InvalidOption(f"url {url!r} names nothing: use sqlite:///leases.db or a path")
@@ -117,10 +126,21 @@ def is_node(url: str) -> bool:
     return url.partition(":")[0].lower() in _NODES
 
 
-def open_file(url: str) -> EnvelopeAddress:
+def is_store(url: str) -> bool:
+    """A server or an object store, which its product's own store module reaches."""
+    from omnirelay.stores.registry import is_journal
+
+    return is_journal(url) and url.partition(":")[0].lower() not in ("memory", "sqlite")
+
+
+def open_file(url: str, shards: tuple[str, ...] = ()) -> EnvelopeAddress:
     """A journal that is read where it is stored. Raises InvalidOption for a node."""
     if is_node(url):
         raise InvalidOption(f"{url}: a node tells less than its journal holds; name the file")
+    if is_store(url):
+        from omnirelay.pipeline.address_store import StoreAddress
+
+        return StoreAddress(url, shards)
     from omnirelay.pipeline.address_sqlite import SqliteAddress
 
     return SqliteAddress(absolute(url))
@@ -129,10 +149,10 @@ def open_file(url: str) -> EnvelopeAddress:
 def open_journal(
     url: str, *, token: str | None = None, shards: tuple[str, ...] = ()
 ) -> JournalAddress:
-    """`token` and `shards` are for a node, which tells its namespaces to nobody. Raises Unavailable
+    """`token` is for a node; `shards` for it and for stores that list none. Raises Unavailable
     if there is nothing, InvalidOption if it is not ours."""
     if is_node(url):
         from omnirelay.pipeline.address_node import NodeAddress
 
         return NodeAddress(url, token=token, namespaces=shards)
-    return open_file(url)
+    return open_file(url, shards)

@@ -15,13 +15,11 @@ from omnirelay.journal.checkpoint import CheckpointStore
 from omnirelay.journal.events import PROOF, Event, EventItem
 from omnirelay.model.errors import OmniRelayError, Unavailable
 from omnirelay.model.items import Payload, to_ms
-from omnirelay.pipeline.address import Damage, Extent
+from omnirelay.pipeline.address import NAMESPACE, Damage, Extent
 from omnirelay.pipeline.decode import Part
 from omnirelay.pipeline.decode_types import TYPES
 from omnirelay.pipeline.schema import VERSION
 
-NAMESPACE = "resourcelease"
-"""The namespace of a node that nobody named another for."""
 _ROWS = 4_096
 _OURS = frozenset(["queue.pending", "queue.active", "shard.id", "origin", PROOF])
 
@@ -88,6 +86,9 @@ class NodeAddress:
     def damaged(self, shard: str, after: int, through: int) -> Iterator[Damage]:
         """A node checks what it reads out, and refuses to go on behind damage."""
         return iter(())
+
+    def link(self, shard: str, sequence: int) -> str | None:
+        return None
 
     def positions(self) -> CheckpointStore | None:
         return None

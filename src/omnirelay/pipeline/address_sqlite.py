@@ -12,7 +12,7 @@ from omnirelay.journal.checkpoint import CheckpointStore
 from omnirelay.model.errors import InvalidOption
 from omnirelay.pipeline.address import Damage, Extent, Seen, Stored
 from omnirelay.pipeline.decode import Part
-from omnirelay.pipeline.quarantine import Inspector, damages, whole_batches
+from omnirelay.pipeline.quarantine import Inspector, damages, link_in, whole_batches
 from omnirelay.stores.sqlite_file import connect, scalar, translate
 from omnirelay.stores.sqlite_look import shards_of
 from omnirelay.stores.sqlite_positions import SqliteCheckpoints
@@ -131,6 +131,9 @@ class SqliteAddress:
                 return
             yield from page
             after = page[-1].first
+
+    def link(self, shard: str, sequence: int) -> str | None:
+        return link_in(self.seen(shard, sequence - 1, sequence), sequence)
 
     def positions(self) -> CheckpointStore:
         return SqliteCheckpoints(f"{self.url}-positions")

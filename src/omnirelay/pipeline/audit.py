@@ -1,6 +1,7 @@
 """Proof, from the events alone, that every journal and all of them together kept the rules."""
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 CLEAN = "clean"
 DAMAGED = "findings"
+LANES = 3
+"""How many checks run at a time."""
 EVENTS_VIEW = "lease_events"
 SHARDS_VIEW = "audit_shards"
 _SETTINGS = {
@@ -28,10 +31,6 @@ _SETTINGS = {
     # Java compiles no method longer than this: a stage that would be one is better left in parts.
     "spark.sql.codegen.hugeMethodLimit": "8000",
 }
-SHARDS_DDL = (
-    "shard string, first_sequence bigint, last_sequence bigint, events bigint, origin string,"
-    " is_serialised int, is_bare int"
-)
 
 
 @dataclass(frozen=True)
@@ -99,8 +98,11 @@ def audit(
 ) -> Audited:
     clock = clock or SystemClock()
     started = to_time(clock.wall_ms())
-    with _views(session, evidence.events) as shards:
-        named = [_named(session, check, shards) for check in CHECKS]
+    with (
+        _views(session, evidence.events) as shards,
+        ThreadPoolExecutor(LANES, thread_name_prefix="check") as pool,
+    ):
+        named = list(pool.map(lambda check: _named(session, check, shards), CHECKS))
     named.append(_quarantined(evidence.quarantined))
     named.append(list(cut_off(shards, evidence.acknowledged)))
     found = chain.from_iterable(some[:AUDIT_FINDINGS_MAX] for some in named)
@@ -130,9 +132,12 @@ def _views(session: "SparkSession", events: "DataFrame") -> "Iterator[list[Shard
                 kept.append(frame.persist())
             frame.createOrReplaceTempView(name)
             made.append(name)
-        rows = [tuple(row) for row in session.table(SHARDS_VIEW).collect()]
-        session.createDataFrame(rows, SHARDS_DDL).createOrReplaceTempView(SHARDS_VIEW)
-        yield sorted((ShardSeen(*row) for row in rows), key=lambda one: one.shard)
+        shards = session.table(SHARDS_VIEW).toArrow()
+        # From Arrow, so that Spark knows how few they are: of rows from Python it fears the worst,
+        # and sends every event to the shards instead of the shards to the events.
+        session.createDataFrame(shards).createOrReplaceTempView(SHARDS_VIEW)
+        rows = [ShardSeen(**row) for row in shards.to_pylist()]
+        yield sorted(rows, key=lambda one: one.shard)
     finally:
         for name, old in before.items():
             session.conf.set(name, old or _SETTINGS[name])

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omnirelay.model.errors import InvalidOption, Unavailable
-from omnirelay.pipeline.address import absolute, is_node, open_journal
+from omnirelay.pipeline.address import absolute, is_node, is_store, open_journal
 from omnirelay.pipeline.archive_reading import archived_events, look_through
 from omnirelay.pipeline.audit import Evidence
 from omnirelay.pipeline.datasets import LEASE_EVENTS, QUARANTINED
@@ -78,8 +78,8 @@ def _is_folder(place: str) -> bool:
 
 
 def _marks(url: str) -> Iterator[tuple[str, int]]:
-    if is_node(url):
-        return
+    if is_node(url) or is_store(url):
+        return  # what was acknowledged there is noted by its own means
     journal = open_journal(url)
     try:
         for shard in journal.shards():

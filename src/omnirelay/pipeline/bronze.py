@@ -1,5 +1,6 @@
 """Events from the journals into the event table, each once; what is damaged, into quarantine."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from omnirelay.pipeline.datasets import (
     QUARANTINED,
     Change,
     Commit,
+    OtherJournal,
     Positions,
     Snapshot,
     Tables,
@@ -39,10 +41,17 @@ class Intake:
     def take(self, limit: int | None = None) -> Taken:
         """All that is new, or at most `limit` rows of it."""
         base = self.tables.snapshot(LEASE_EVENTS)
+        self._check_same(base, base.positions)
         after, upto = self.journals.new(base.positions, limit)
         if not upto:
             return Taken()
-        return self._commit(base, self.journals.read(after, upto), after, upto)
+        return self._commit(base, self._read(after, upto), after, upto)
+
+    def _read(self, after: Positions, upto: Positions) -> Change:
+        rows = self.journals.read(after, upto)
+        if self.journals.is_archived():
+            return Change(append=rows)
+        return Change(append=rows, files=lambda into: self.journals.write(after, upto, into))
 
     def take_batch(self, batch: "DataFrame", start: Positions | None, upto: Positions) -> Taken:
         """A micro-batch that holds the events of (start, upto], whatever of it is here already. If
@@ -50,6 +59,7 @@ class Intake:
         from the journals."""
         base = self.tables.snapshot(LEASE_EVENTS)
         new = moving(base.positions, upto)
+        self._check_same(base, new)
         if not new:
             return Taken()
         is_whole = start is not None and all(
@@ -58,17 +68,15 @@ class Intake:
         after = {shard: low for shard, (low, _) in new.items()}
         ends = {shard: high for shard, (_, high) in new.items()}
         if is_whole:
-            rows = batch if start == after else between(batch, after, ends)
+            change = Change(append=batch if start == after else between(batch, after, ends))
         else:
             after = {shard: low for shard, low in after.items() if low}
             begin, _ = self.journals.new(after)
             after = {shard: begin.get(shard, 0) for shard in ends}
-            rows = self.journals.read(after, ends)
-        return self._commit(base, rows, after, ends)
+            change = self._read(after, ends)
+        return self._commit(base, change, after, ends)
 
-    def _commit(
-        self, base: Snapshot, rows: "DataFrame", after: Positions, upto: Positions
-    ) -> Taken:
+    def _commit(self, base: Snapshot, change: Change, after: Positions, upto: Positions) -> Taken:
         """Spans do not overlap, so rows are unique as they come; should they not be, they are more
         than the sequences, and only then is it worth sorting them out."""
         expected = sum(high - low for low, high in moving(after, upto).values())
@@ -82,13 +90,24 @@ class Intake:
                 quarantined = self._set_aside(after, upto)
             self.hold.check()
 
-        commit = Commit(base, upto, fence=self.hold.fence, vet=vet)
+        links = self.journals.links(upto)
+        commit = Commit(base, upto, fence=self.hold.fence, links=links, vet=vet)
         try:
-            done = self.tables.commit(LEASE_EVENTS, Change(append=rows), commit)
+            done = self.tables.commit(LEASE_EVENTS, change, commit)
         except TooManyRows:
-            once = rows.dropDuplicates(["shard", "sequence"])
+            assert change.append is not None
+            once = change.append.dropDuplicates(["shard", "sequence"])
             done = self.tables.commit(LEASE_EVENTS, Change(append=once), commit)
         return Taken(done.rows, quarantined)
+
+    def _check_same(self, base: Snapshot, shards: Iterable[str]) -> None:
+        """Raises OtherJournal if what the table has of a shard is not what the journal has there:
+        two journals under one name would be sewn together where the first one ended."""
+        known = {shard: base.positions[shard] for shard in shards if shard in base.links}
+        for shard, link in self.journals.links(known).items():
+            if link != base.links[shard]:
+                why = f"sequence {known[shard]} is in another envelope than the table knows"
+                raise OtherJournal(shard, known[shard], why)
 
     def _set_aside(self, after: Positions, upto: Positions) -> int:
         """Before the events are committed: a crash in between leaves these as they are, and the

@@ -30,7 +30,7 @@ from omnirelay.pipeline.datasets import (
     TableTooNew,
 )
 from omnirelay.pipeline.delta import all_rows
-from omnirelay.pipeline.delta_rows import between
+from omnirelay.pipeline.delta_rows import between, open_or_after
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -98,6 +98,12 @@ class CatalogTables:
             raise InvalidOption(f"{self.root} has no table of events yet")
         is_all = not after.positions and dict(upto) == self.snapshot(LEASE_EVENTS).positions
         return rows if is_all else between(rows, after.positions, upto)
+
+    def read_recent(self, name: str, after: Snapshot) -> "DataFrame":
+        rows = self.read(name)
+        if rows is None:
+            raise InvalidOption(f"{self.root} has no table {name} yet")
+        return open_or_after(rows, after.positions)
 
     def snapshot(self, dataset: Dataset) -> Snapshot:
         if not self.session.catalog.tableExists(self._name(dataset.name)):

@@ -133,7 +133,7 @@ SELECT shard, min(sequence) AS first_sequence, max(sequence) AS last_sequence,
   min_by(origin, CASE WHEN origin IS NOT NULL THEN sequence END) AS origin,
   max(CASE WHEN rules LIKE '%"serializeBy":"resource"%'
     OR rules LIKE '%"serializeBy":"partition_key"%' THEN 1 ELSE 0 END) AS is_serialised,
-  max(CASE WHEN envelope_checksum IS NULL THEN 1 ELSE 0 END) AS is_bare
+  max(CASE WHEN envelope_first IS NULL THEN 1 ELSE 0 END) AS is_bare
 FROM lease_events GROUP BY shard
 """,
 }

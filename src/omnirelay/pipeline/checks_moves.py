@@ -114,8 +114,8 @@ leases AS (
   FROM past JOIN audit_shards ON audit_shards.shard = past.shard
   WHERE first_sequence = 1 GROUP BY past.shard, sequence),
 depths AS (
-  SELECT later.shard AS shard, later.sequence AS sequence, later.active AS active,
-    before.active AS before_active
+  SELECT /*+ BROADCAST(later) */ later.shard AS shard, later.sequence AS sequence,
+    later.active AS active, before.active AS before_active
   FROM lease_events AS later JOIN lease_events AS before
     ON before.shard = later.shard AND before.sequence = later.sequence - 1
   WHERE later.event_type = 'DrainSnapshot')

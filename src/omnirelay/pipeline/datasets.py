@@ -19,6 +19,8 @@ LAYERS = ("bronze", "silver", "gold", "audit", "quarantine")
 EVENTS = "lease_events"
 
 Kind = Literal["append", "carry", "merge", "window"]
+NOT_READ = -1
+"""In the place of a version: nobody knows which was read to its end."""
 Positions = Mapping[str, int]
 """Shard to the last sequence that is included."""
 
@@ -42,6 +44,11 @@ class Step:
     """carry: the open rows. merge and window: the whole table. append, or no table yet: None."""
     read: "Callable[[str], DataFrame | None]"
     """Another table by name, as far as it has come; None if it is not there yet."""
+    recent: "Callable[[str], DataFrame]"
+    """Of an input that is a carry table: its open rows, and those closed after this table's
+    positions; all of them in a first step."""
+    moves: Mapping[str, tuple[int, int]]
+    """Of each shard that has something new: from which sequence (not included) to which."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +59,14 @@ class Change:
     replace  carry: all open rows; merge and window: the whole table. None leaves them as they are
     rows     carry, instead of the two: open and closed rows in one frame, told apart by `state`,
              so that what both come from is computed once
+    files    the rows of `append`, written into a folder by others than Spark's own writer: gives
+             the names of the Parquet files. Whoever commits may use either
     """
 
     append: "DataFrame | None" = None
     replace: "DataFrame | None" = None
     rows: "DataFrame | None" = None
+    files: Callable[[str], list[str]] | None = None
 
 
 @dataclass(frozen=True)
@@ -95,8 +105,10 @@ class Snapshot:
     positions: dict[str, int] = field(default_factory=dict)
     fence: int = 0
     """The highest lease of a pipeline that has written here."""
-    events_version: int = -1
-    """All of the event table's files up to this version of it were read to their end."""
+    inputs: dict[str, int] = field(default_factory=dict)
+    """Table to the version of it that was read to its end: files from before hold nothing new."""
+    links: dict[str, int] = field(default_factory=dict)
+    """Of the event table: by which envelope each shard's position is known again."""
 
 
 class TableMoved(OmniRelayError):
@@ -126,6 +138,21 @@ class TableFenced(OmniRelayError):
             table=table,
             fence=fence,
             current=current,
+        )
+
+
+class OtherJournal(OmniRelayError):
+    """A journal that has a shard's name and not its past."""
+
+    status = "FAILED_PRECONDITION"
+    code = "error.pipeline.other_journal"
+
+    def __init__(self, shard: str, sequence: int, why: str) -> None:
+        super().__init__(
+            f"shard {shard}: this is not the journal that these tables were made from, or an older "
+            f"copy of it: {why}. Name the right one, or another target",
+            shard=shard,
+            sequence=sequence,
         )
 
 
@@ -165,7 +192,9 @@ class Commit:
     positions: Positions
     """Only shards that move need be named."""
     fence: int = 0
-    events_version: int = -1
+    inputs: Positions = field(default_factory=dict)
+    """As in Snapshot."""
+    links: Positions = field(default_factory=dict)
     vet: Callable[[int], None] | None = None
     """Told how many rows were written, before anyone sees them; raising refuses them."""
 
@@ -192,6 +221,10 @@ class Tables(Protocol):
 
     def read_events(self, after: Snapshot, upto: Positions) -> "DataFrame":
         """Events after `after.positions` and not beyond `upto`."""
+
+    def read_recent(self, name: str, after: Snapshot) -> "DataFrame":
+        """The open rows of a carry table, and those with an `ended_sequence` after
+        `after.positions`; may be others too."""
 
     def snapshot(self, dataset: Dataset) -> Snapshot:
         """Raises TableTooNew."""

@@ -4,17 +4,18 @@ delta-rs. Whoever reads Delta reads these tables.
 One commit holds the new files, those that go, and, as Delta transactions (application, version):
 
     shard:<name>          how far the table has come in the shard
+    link:<name>           of the event table: the envelope that holds that position, by the first
+                          digits of its checksum
     omnirelay.lease       the fence of the pipeline that wrote
     omnirelay.schema      the version of the columns
-    input:lease_events    the version of the event table that was read to its end
+    input:<table>         the version of another table that was read to its end
 
 so a table and its positions cannot part. The names of the shards, which a log of transactions does
 not list, are a property of the table, written before the first commit that needs one.
 """
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -27,6 +28,7 @@ from omnirelay.pipeline.datasets import (
     EVENTS,
     LAYERS,
     LEASE_EVENTS,
+    NOT_READ,
     Change,
     Commit,
     Committed,
@@ -38,17 +40,26 @@ from omnirelay.pipeline.datasets import (
     TableMoved,
     TableTooNew,
 )
-from omnirelay.pipeline.delta_files import Written, commit_folder, write_files, written_at
-from omnirelay.pipeline.delta_rows import between
+from omnirelay.pipeline.delta_files import (
+    WRITING,
+    DataFile,
+    Written,
+    commit_folder,
+    files_of,
+    unread,
+    write_files,
+)
+from omnirelay.pipeline.delta_rows import between, open_or_after
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 _SHARD = "shard:"
+_LINK = "link:"
 _LEASE = "omnirelay.lease"
 _SCHEMA = "omnirelay.schema"
-_EVENTS_READ = f"input:{EVENTS}"
+_INPUT = "input:"
 _SHARDS = "omnirelay.shards"
 _TIMES = ("max.timestamp", "max.ended_at", "max.until_at", "max.at", "max.found_at")
 _LOG = {
@@ -59,21 +70,6 @@ _LOG = {
 # Within a lease nobody else commits, and a commit that would land later than the version its files
 # are named for is not the one its step worked out.
 _NO_RETRY = 0
-
-
-@dataclass(frozen=True)
-class DataFile:
-    path: str
-    """Below the table's folder."""
-    size: int
-    rows: int | None
-    state: str | None
-    latest: Any = None
-    """The greatest time in it by which its rows grow old, if the table has one."""
-
-    @property
-    def written_at(self) -> int | None:
-        return written_at(self.path)
 
 
 class DeltaTables:
@@ -92,8 +88,8 @@ class DeltaTables:
         self._storage = storage_options
         self._known: dict[str, Snapshot] = {}
         self._structs: dict[str, StructType] = {}
-        # INT96, Spark's default, carries no statistics.
-        session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+        for name, value in WRITING.items():
+            session.conf.set(name, value)
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -132,14 +128,21 @@ class DeltaTables:
         table = self.open(LEASE_EVENTS)
         if table is None:
             raise InvalidOption(f"{self.root} has no table of events yet")
-        new = [
-            file
-            for file in self.files(table)
-            if file.written_at is None or file.written_at > after.events_version
-        ]
-        is_all = not after.positions and dict(upto) == self._snapshot_of(LEASE_EVENTS).positions
-        rows = self.frame(table, new)
-        return rows if is_all else between(rows, after.positions, upto)
+        new = unread(self.files(table), after.inputs.get(EVENTS))
+        rows = self.frame(table, new.files)
+        is_all = dict(upto) == self._snapshot_of(LEASE_EVENTS).positions
+        if is_all and (new.has_only_new or not after.positions):
+            return rows
+        return between(rows, after.positions, upto)
+
+    def read_recent(self, name: str, after: Snapshot) -> "DataFrame":
+        table = self.open(name)
+        if table is None:
+            raise InvalidOption(f"{self.root} has no table {name} yet")
+        found = self.files(table)
+        new = unread([file for file in found if file.state != "open"], after.inputs.get(name))
+        rows = self.frame(table, [*(file for file in found if file.state == "open"), *new.files])
+        return rows if new.has_only_new else open_or_after(rows, after.positions)
 
     def files(self, table: DeltaTable) -> list[DataFile]:
         import pyarrow as pa
@@ -176,7 +179,7 @@ class DeltaTables:
 
     def positions(self, name: str) -> dict[str, int]:
         table = self.open(name)
-        return {} if table is None else _positions(table)
+        return {} if table is None else _by_shard(table, _SHARD)
 
     def snapshot(self, dataset: Dataset) -> Snapshot:
         table = self.open(dataset)
@@ -194,12 +197,14 @@ class DeltaTables:
         known = self._known.get(dataset.name)
         if known is not None and known.version == table.version():
             return known
-        read = table.transaction_version(_EVENTS_READ)
+        inputs = (EVENTS, *dataset.inputs)
+        read = {name: table.transaction_version(f"{_INPUT}{name}") for name in inputs}
         self._known[dataset.name] = found = Snapshot(
             version=table.version(),
-            positions=_positions(table),
+            positions=_by_shard(table, _SHARD),
+            links=_by_shard(table, _LINK) if dataset.name == EVENTS else {},
             fence=table.transaction_version(_LEASE) or 0,
-            events_version=-1 if read is None else read,
+            inputs={n: version for n, version in read.items() if version not in (None, NOT_READ)},
         )
         return found
 
@@ -207,8 +212,12 @@ class DeltaTables:
 
     def commit(self, dataset: Dataset, change: Change, commit: Commit) -> Committed:
         table = self._prepared(dataset, commit)
-        folder = commit_folder(table.version() + 1)
-        written = self._written(dataset, all_rows(dataset, change), folder)
+        folder = commit_folder(table.version() + 1, is_step=True)
+        if change.files is not None:
+            names = change.files(f"{self.address(dataset)}/{folder}")
+            written = files_of(names, table=self.address(dataset), folder=folder)
+        else:
+            written = self._written(dataset, all_rows(dataset, change), folder)
         failpoint("pipeline.after_write")
         if commit.vet is not None:
             commit.vet(written.rows)
@@ -304,9 +313,9 @@ class DeltaTables:
     ) -> None:
         """One Delta commit on the version that `table` is at, or TableMoved and nothing."""
         positions = {f"{_SHARD}{shard}": at for shard, at in commit.positions.items()}
-        versions = {**positions, _LEASE: commit.fence}
-        if commit.events_version >= 0:
-            versions[_EVENTS_READ] = commit.events_version
+        links = {f"{_LINK}{shard}": link for shard, link in commit.links.items()}
+        inputs = {f"{_INPUT}{name}": version for name, version in commit.inputs.items()}
+        versions = {**positions, **links, **inputs, _LEASE: commit.fence}
         if migrates:
             versions[_SCHEMA] = dataset.version
         schema = self.struct(dataset.columns) if migrates else None
@@ -335,7 +344,8 @@ class DeltaTables:
         rows = self.frame(table, self.files(table))
         for migration in dataset.migrations[found - 1 :]:
             rows = migration(rows)
-        written = self._written(dataset, rows, commit_folder(table.version() + 1))
+        folder = commit_folder(table.version() + 1, is_step=False)
+        written = self._written(dataset, rows, folder)
         commit = Commit(base=base, positions=base.positions, fence=fence)
         self.act(dataset, table, list(written.adds), commit=commit, migrates=True)
         return True
@@ -352,8 +362,8 @@ def _shards(table: DeltaTable) -> list[str]:
     return [] if listed is None else [str(name) for name in json.loads(listed)]
 
 
-def _positions(table: DeltaTable) -> dict[str, int]:
-    found = {shard: table.transaction_version(f"{_SHARD}{shard}") for shard in _shards(table)}
+def _by_shard(table: DeltaTable, kind: str) -> dict[str, int]:
+    found = {shard: table.transaction_version(f"{kind}{shard}") for shard in _shards(table)}
     return {shard: at for shard, at in found.items() if at is not None}
 
 

@@ -4,12 +4,13 @@ described from their footers, so that every reader of the table can leave out wh
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
@@ -20,7 +21,15 @@ from omnirelay.model.ports import RandomIds
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_FOLDER = re.compile(r"c(\d{12})-[0-9a-f]{8}/")
+WRITING = {
+    # INT96, Spark's default, carries no statistics.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # A task of a carry table writes two files at a time, its open and its closed rows, instead of
+    # sorting all of them by `state` first.
+    "spark.sql.maxConcurrentOutputFileWriters": "2",
+}
+"""What a session must be told before it writes."""
+_FOLDER = re.compile(r"c(\d{12})(s?)-[0-9a-f]{8}/")
 _SPLIT_VALUE = re.compile(r"/\w+=(\w+)/")
 
 
@@ -30,15 +39,46 @@ class Written:
     rows: int
 
 
-def commit_folder(version: int) -> str:
+def commit_folder(version: int, *, is_step: bool) -> str:
     """Never the folder of an attempt that was killed: what that left must not be taken up."""
-    return f"c{version:012d}-{RandomIds().lease_id()[:8]}"
+    return f"c{version:012d}{'s' if is_step else ''}-{RandomIds().lease_id()[:8]}"
 
 
-def written_at(path: str) -> int | None:
-    """The version a file came with, by its name; None for a file that another program wrote."""
-    found = _FOLDER.match(path)
-    return int(found[1]) if found else None
+@dataclass(frozen=True)
+class DataFile:
+    path: str
+    """Below the table's folder."""
+    size: int
+    rows: int | None
+    state: str | None
+    latest: Any = None
+    """The greatest time in it by which its rows grow old, if the table has one."""
+
+    @property
+    def written_at(self) -> int | None:
+        """The version it came with; None if another program wrote it."""
+        found = _FOLDER.match(self.path)
+        return int(found[1]) if found else None
+
+    @property
+    def is_of_step(self) -> bool:
+        """Whether all its rows came with a step; others may hold rows that were there before."""
+        found = _FOLDER.match(self.path)
+        return bool(found and found[2])
+
+
+class Unread(NamedTuple):
+    files: list[DataFile]
+    has_only_new: bool
+    """Nobody needs to look for rows that were there before."""
+
+
+def unread(files: list[DataFile], version: int | None) -> Unread:
+    """What came after a version that was read to its end; all, if none was. A file that compaction
+    made is read once more."""
+    last = -1 if version is None else version
+    found = [file for file in files if file.written_at is None or file.written_at > last]
+    return Unread(found, version is not None and all(file.is_of_step for file in found))
 
 
 def file_system(root: str) -> tuple[pafs.FileSystem, str]:
@@ -58,16 +98,47 @@ def write_files(rows: "DataFrame", *, table: str, folder: str, split_by: str | N
     if split_by is not None:
         writer = writer.partitionBy(split_by)
     writer.parquet(f"{table}/{folder}")
-    return _described(table, folder, split_by)
-
-
-def _described(table: str, folder: str, split_by: str | None) -> Written:
     system, path = file_system(table)
     found = system.get_file_info(
         pafs.FileSelector(f"{path}/{folder}", recursive=True, allow_not_found=True)
     )
     files = [info for info in found if info.is_file and info.base_name.endswith(".parquet")]
     files = [info for info in files if not info.base_name.startswith((".", "_"))]
+    return _described(system, files, folder, split_by)
+
+
+def files_of(names: list[str], *, table: str, folder: str) -> Written:
+    """Of files that others wrote into the folder, those that are named."""
+    system, path = file_system(table)
+    infos = system.get_file_info([f"{path}/{folder}/{name}" for name in names]) if names else []
+    return _described(system, infos, folder, None)
+
+
+def write_part(batches: "Iterable[pa.RecordBatch]", into: str) -> str | None:
+    """One Parquet file in the folder, its name; None without rows."""
+    system, folder = file_system(into)
+    name, held, rows = f"part-{RandomIds().lease_id()}.parquet", [], 0
+    writer: pq.ParquetWriter | None = None
+    for batch in batches:
+        if writer is None:
+            system.create_dir(folder, recursive=True)
+            writer = pq.ParquetWriter(f"{folder}/{name}", batch.schema, filesystem=system)
+        held.append(batch)
+        rows += batch.num_rows
+        if rows >= limits.ROW_GROUP_ROWS:
+            writer.write_table(pa.Table.from_batches(held))
+            held, rows = [], 0
+    if writer is None:
+        return None
+    if held:
+        writer.write_table(pa.Table.from_batches(held))
+    writer.close()
+    return name
+
+
+def _described(
+    system: pafs.FileSystem, files: list[pafs.FileInfo], folder: str, split_by: str | None
+) -> Written:
     with ThreadPoolExecutor(limits.FOOTER_READERS_MAX) as pool:
         footers = list(pool.map(lambda info: pq.read_metadata(info.path, filesystem=system), files))
     adds = tuple(

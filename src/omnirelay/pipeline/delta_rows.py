@@ -18,6 +18,18 @@ def moving(after: Positions, upto: Positions) -> dict[str, tuple[int, int]]:
     }
 
 
+def open_or_after(rows: "DataFrame", after: Positions) -> "DataFrame":
+    """Rows of a carry table that are open or ended after the positions; shards that are not named
+    are new. With very many shards all rows, and whoever asked looks for itself."""
+    if not after or len(after) > limits.BOUNDS_IN_WORDS_MAX:
+        return rows
+    ended = [
+        f"(shard = {quoted(shard)} AND ended_sequence > {last})" for shard, last in after.items()
+    ]
+    listed = ", ".join(map(quoted, after))
+    return rows.where(f"state = 'open' OR {' OR '.join(ended)} OR shard NOT IN ({listed})")
+
+
 def between(rows: "DataFrame", after: Positions, upto: Positions) -> "DataFrame":
     bounds = moving(after, upto)
     if len(bounds) <= limits.BOUNDS_IN_WORDS_MAX:

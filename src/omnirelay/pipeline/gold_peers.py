@@ -12,7 +12,7 @@ counting the step's own beats.
 # ruff: noqa: S608 - put together from constants; no value from outside comes into the text
 
 from omnirelay.pipeline.datasets import EVENTS, Change, Dataset, Expectation, Step
-from omnirelay.pipeline.fresh import fresh_sql, recent
+from omnirelay.pipeline.fresh import fresh_sql, spans
 from omnirelay.pipeline.sql import SPARK, Dialect, run_sql
 
 COLUMNS = (
@@ -77,9 +77,9 @@ FROM together"""
 
 def advance(step: Step) -> Change:
     has_old = step.old is not None
-    frames = {"lease_attempts": recent(step, "lease_attempts", has_old=has_old)}
+    frames = {"lease_attempts": step.recent("lease_attempts")}
     if step.old is not None:
-        frames |= {"new": step.new, "old": step.old}
+        frames |= {"new": step.new, "old": step.old, "spans": spans(step)}
     return Change(replace=run_sql(step.session, statement(SPARK, has_old=has_old), **frames))
 
 

@@ -9,7 +9,7 @@ calls are not in the journal, so nothing here speaks of them.
 # ruff: noqa: S608 - put together from constants; no value from outside comes into the text
 
 from omnirelay.pipeline.datasets import EVENTS, Change, Dataset, Expectation, Step
-from omnirelay.pipeline.fresh import fresh_sql, recent
+from omnirelay.pipeline.fresh import fresh_sql, spans
 from omnirelay.pipeline.sql import SPARK, Dialect, run_sql
 
 COLUMNS = (
@@ -70,9 +70,9 @@ FROM parts GROUP BY {_KEY}"""
 def advance(step: Step) -> Change:
     has_old = step.old is not None
     names = ("lease_attempts", "items")
-    frames = {name: recent(step, name, has_old=has_old) for name in names} | {"new": step.new}
+    frames = {name: step.recent(name) for name in names} | {"new": step.new}
     if step.old is not None:
-        frames["old"] = step.old
+        frames |= {"old": step.old, "spans": spans(step)}
     return Change(replace=run_sql(step.session, statement(SPARK, has_old=has_old), **frames))
 
 

@@ -7,7 +7,7 @@ try, `oldest_waiting_at` since when its longest waiting item could be granted; n
 # ruff: noqa: S608 - put together from constants; no value from outside comes into the text
 
 from omnirelay.pipeline.datasets import EVENTS, Change, Dataset, Expectation, Step
-from omnirelay.pipeline.fresh import fresh_sql, recent
+from omnirelay.pipeline.fresh import fresh_sql, spans
 from omnirelay.pipeline.sql import SPARK, Dialect, rows_like, run_sql
 
 _FIGURES = {
@@ -69,9 +69,9 @@ FROM parts GROUP BY {_KEY}"""
 
 def advance(step: Step) -> Change:
     has_old = step.old is not None
-    frames = {"new": step.new, "lease_attempts": recent(step, "lease_attempts", has_old=has_old)}
+    frames = {"new": step.new, "lease_attempts": step.recent("lease_attempts")}
     if step.old is not None:
-        frames["old"] = step.old
+        frames |= {"old": step.old, "spans": spans(step)}
     return Change(replace=run_sql(step.session, statement(SPARK, has_old=has_old), **frames))
 
 

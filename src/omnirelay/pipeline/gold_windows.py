@@ -14,7 +14,9 @@ ones. Those are worked out anew from the attempts and events since then; the oth
 
 from typing import TYPE_CHECKING
 
+from omnirelay.model import limits
 from omnirelay.pipeline.datasets import EVENTS, Change, Dataset, Expectation, Step
+from omnirelay.pipeline.delta_rows import quoted
 from omnirelay.pipeline.sql import SPARK, Dialect, names_of, run_sql
 
 if TYPE_CHECKING:
@@ -40,18 +42,14 @@ _QUANTILES = tuple(f"{what}_p{share}_ms" for what in ("wait", "hold") for share 
 
 def statement(sql: Dialect, *, has_old: bool) -> str:
     edges = (
-        """edges AS (
-  SELECT n.shard, max(o.window_start) AS since FROM (SELECT DISTINCT shard FROM $new) AS n
-  LEFT JOIN $old AS o ON o.shard = n.shard GROUP BY n.shard
-),
-kept AS (
-  SELECT o.* FROM $old AS o LEFT JOIN edges ON edges.shard = o.shard
+        """kept AS (
+  SELECT o.* FROM $old AS o LEFT JOIN $edges AS edges ON edges.shard = o.shard
   WHERE edges.shard IS NULL OR o.window_start < edges.since
 ),"""
         if has_old
         else ""
     )
-    join = "JOIN edges ON edges.shard = t.shard" if has_old else ""
+    join = "JOIN $edges AS edges ON edges.shard = t.shard" if has_old else ""
     since = " AND (edges.since IS NULL OR t.{} >= edges.since)" if has_old else ""
     kept = f"UNION ALL SELECT {', '.join(names_of(COLUMNS))} FROM kept" if has_old else ""
     return f"""
@@ -167,34 +165,39 @@ def advance(step: Step) -> Change:
     assert len(frames) == len(names), "the inputs come first"
     has_old = step.old is not None
     if step.old is not None:
-        frames |= _since_the_newest_minute(step.new, step.old, frames)
-        frames |= {"new": step.new, "old": step.old}
+        newest = _newest_minutes(step, step.old)
+        frames |= {"old": step.old, "edges": _edges(step, newest)}
+        frames[EVENTS] = frames[EVENTS].where(_since("timestamp", newest))
     return Change(replace=run_sql(step.session, statement(SPARK, has_old=has_old), **frames))
 
 
-def _since_the_newest_minute(
-    new: "DataFrame", old: "DataFrame", frames: "dict[str, DataFrame]"
-) -> "dict[str, DataFrame]":
-    """The same frames without what lies before any minute that can change, so that Parquet blocks
-    of older times are not opened."""
-    from pyspark.sql import functions
+Minutes = dict[str, int | None]
+"""Of each shard that moves, the newest minute that is there, in microseconds."""
 
-    newest = old.groupBy("shard").agg(functions.max("window_start").alias("since"))
-    touched = new.select("shard").distinct().join(newest, "shard", "left")
-    found = touched.agg(
-        functions.min("since"), functions.count(functions.when(functions.col("since").isNull(), 1))
-    ).collect()[0]
-    since, unknown = found[0], found[1]
-    if since is None or unknown:
-        return frames
-    at = functions.lit(since)
-    events, attempts = frames[EVENTS], frames["lease_attempts"]
-    return {
-        EVENTS: events.where(functions.col("timestamp") >= at),
-        "lease_attempts": attempts.where(
-            (functions.col("state") == "open") | (functions.col("ended_at") >= at)
-        ),
-    }
+
+def _newest_minutes(step: Step, old: "DataFrame") -> Minutes:
+    each = old.selectExpr("shard", "unix_micros(window_start) AS start").groupBy("shard")
+    newest = {row[0]: row[1] for row in each.max("start").collect()}
+    return {shard: newest.get(shard) for shard in step.moves}
+
+
+def _edges(step: Step, newest: Minutes) -> "DataFrame":
+    """`shard` and `since`: what is older stays."""
+    rows = (f"({quoted(shard)}, {_time(at)})" for shard, at in newest.items())
+    return step.session.sql(f"SELECT * FROM VALUES {', '.join(rows)} AS edges(shard, since)")
+
+
+def _time(micros: int | None) -> str:
+    return "CAST(NULL AS TIMESTAMP)" if micros is None else f"timestamp_micros({micros})"
+
+
+def _since(column: str, newest: Minutes) -> str:
+    """So that Parquet blocks of older times are not opened. With very many shards it would take
+    longer to look at each than to read them."""
+    if len(newest) > limits.BOUNDS_IN_WORDS_MAX:
+        return "true"
+    later = {at: "" if at is None else f" AND {column} >= {_time(at)}" for at in newest.values()}
+    return " OR ".join(f"(shard = {quoted(shard)}{later[at]})" for shard, at in newest.items())
 
 
 SLO_BY_WINDOW = Dataset(

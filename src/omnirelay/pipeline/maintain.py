@@ -21,8 +21,8 @@ from omnirelay.pipeline.datasets import (
     TableFenced,
     all_datasets,
 )
-from omnirelay.pipeline.delta import DataFile, DeltaTables
-from omnirelay.pipeline.delta_files import commit_folder, file_system, write_files
+from omnirelay.pipeline.delta import DeltaTables
+from omnirelay.pipeline.delta_files import DataFile, commit_folder, file_system, write_files
 from omnirelay.pipeline.hold import Holding
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class _Upkeeper:
         written = write_files(
             rows.sortWithinPartitions(*dataset.key),
             table=self.tables.address(dataset),
-            folder=commit_folder(table.version() + 1),
+            folder=commit_folder(table.version() + 1, is_step=False),
             split_by=dataset.partition_by,
         )
         assert written.rows == sum(file.rows or 0 for file in small), "a compaction changed rows"

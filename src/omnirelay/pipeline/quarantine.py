@@ -105,6 +105,14 @@ def damages(seen: Iterable[Seen]) -> Iterator[Damage]:
     yield from found
 
 
+def link_in(seen: Iterable[Seen], sequence: int) -> str | None:
+    """Checksum of the whole envelope among these that holds the sequence."""
+    for _, verdict in seen:
+        if isinstance(verdict, Envelope) and verdict.first <= sequence <= verdict.last:
+            return verdict.checksum
+    return None
+
+
 def _pass_over(damage: Damage) -> None:
     return None
 

@@ -13,9 +13,11 @@ import msgspec
 
 from omnirelay.lease.image import Part, thaw
 from omnirelay.lease.state import QueueState
+from omnirelay.model import limits
 from omnirelay.model.errors import Corrupt, InvalidArgument
-from omnirelay.pipeline.replay_files import Bounds, Files, folded_files
-from omnirelay.pipeline.replay_fold import FOLDED, OUTCOME, Wanted, fold_shards
+from omnirelay.pipeline.replay_files import Foldable, folded_files
+from omnirelay.pipeline.replay_fold import OUTCOME, Wanted, fold_shards
+from omnirelay.pipeline.replay_pieces import FOLDED, Bounds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -52,13 +54,10 @@ class Moment:
         return events
 
 
-def rebuild(
-    events: "DataFrame", moment: Moment, files: Files | None = None
-) -> dict[str, QueueState]:
-    """The state of each shard, read from `files` where they are known to hold the same events.
-    Raises Corrupt for a range that is damaged, InvalidArgument for a moment or shard that the
-    events do not have."""
-    with _folded(events, moment, "state", files=files) as folded:
+def rebuild(events: Foldable, moment: Moment) -> dict[str, QueueState]:
+    """The state of each shard. Raises Corrupt for a range that is damaged, InvalidArgument for a
+    moment or shard that the events do not have."""
+    with _folded(events, moment, "state") as folded:
         parts: dict[str, list[Part]] = {shard: [] for shard in folded.ends}
         for row in folded.rows("state"):
             parts[row.shard].append(_part.decode(bytes(row.body)))
@@ -74,18 +73,13 @@ class Written:
 
 
 def write_files(
-    events: "DataFrame",
-    moment: Moment,
-    to: Path,
-    *,
-    files: Files | None = None,
-    include_dead: bool = True,
+    events: Foldable, moment: Moment, to: Path, *, include_dead: bool = True
 ) -> list[Written]:
     """Drain files that `restore` takes: `to` itself if there is one shard, else one a shard in the
     folder `to`. Nothing is written before every shard is known to be whole."""
     if to.is_file():
         raise _taken(to)
-    with _folded(events, moment, "items", files=files, include_dead=include_dead) as folded:
+    with _folded(events, moment, "items", include_dead=include_dead) as folded:
         paths = _paths(sorted(folded.ends), to)
         for path in paths.values():
             _make(path)
@@ -132,13 +126,25 @@ def _taken(path: Path) -> InvalidArgument:
 class Folded:
     """What the tasks gave, kept until it was read."""
 
-    def __init__(self, outcome: "DataFrame", ends: dict[str, int]) -> None:
+    def __init__(self, outcome: "DataFrame") -> None:
         self._outcome = outcome
-        self.ends = ends
+        self._size = 0
+        self.ends: dict[str, int] = {}
         """How far each shard was folded."""
 
+    def add_end(self, shard: str, sequence: int, size: int) -> None:
+        self.ends[shard] = sequence
+        self._size += size
+
     def rows(self, kind: Literal["state", "item"]) -> Iterator["OutcomeRow"]:
-        for row in self._outcome.where(f"kind = '{kind}'").toLocalIterator():
+        """A shard's together, and in order."""
+        found = self._outcome.where(f"kind = '{kind}'").select("shard", "body")
+        if self._size <= limits.REPLAY_HELD_BYTES_MAX:
+            # One query instead of one a shard.
+            table = found.toArrow()
+            yield from map(OutcomeRow, table["shard"].to_pylist(), table["body"].to_pylist())
+            return
+        for row in found.toLocalIterator():
             yield OutcomeRow(row["shard"], row["body"])
 
 
@@ -150,31 +156,26 @@ class OutcomeRow:
 
 @contextmanager
 def _folded(
-    events: "DataFrame",
-    moment: Moment,
-    wanted: Wanted,
-    *,
-    files: Files | None = None,
-    include_dead: bool = True,
+    events: Foldable, moment: Moment, wanted: Wanted, *, include_dead: bool = True
 ) -> Iterator[Folded]:
     from pyspark.storagelevel import StorageLevel
 
-    if files is None:
-        outcome = _outcome(events, moment, wanted, include_dead=include_dead)
+    if events.files is None:
+        outcome = _outcome(events.rows(), moment, wanted, include_dead=include_dead)
     else:
         bounds = Bounds(moment.shard, moment.sequence, moment.time)
         outcome = folded_files(
-            events.sparkSession, files, bounds, wanted, include_dead=include_dead
+            events.session, events.files, bounds, wanted, include_dead=include_dead
         )
     # Kept on disk: all shards are folded at once, and read afterwards one by one, which a driver
     # of any size can do.
     outcome = outcome.persist(StorageLevel.DISK_ONLY)
     try:
-        folded = Folded(outcome, {})
+        folded = Folded(outcome)
         said = outcome.where("kind IN ('end', 'damaged', 'pruned')").collect()
         for row in sorted(said, key=lambda row: (row["shard"], row["kind"])):
             _check(row["kind"], row["shard"], row["sequence"], row["why"])
-            folded.ends[row["shard"]] = row["sequence"]
+            folded.add_end(row["shard"], row["sequence"], row["number"])
         _check_moment(events, moment, folded.ends)
         yield folded
     finally:
@@ -216,7 +217,7 @@ def _check(kind: str, shard: str, sequence: int, why: str) -> None:
         )
 
 
-def _check_moment(events: "DataFrame", moment: Moment, ends: dict[str, int]) -> None:
+def _check_moment(events: Foldable, moment: Moment, ends: dict[str, int]) -> None:
     short = {shard: end for shard, end in ends.items() if end < (moment.sequence or 0)}
     if short:
         shard, end = min(short.items())
@@ -224,7 +225,7 @@ def _check_moment(events: "DataFrame", moment: Moment, ends: dict[str, int]) -> 
             f"shard {shard} ends at sequence {end}: there is no {moment.sequence} yet"
         )
     if not ends:
-        raise InvalidArgument(_why_nothing(events, moment))
+        raise InvalidArgument(_why_nothing(events.rows(), moment))
 
 
 def _why_nothing(events: "DataFrame", moment: Moment) -> str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from omnirelay.model.errors import InvalidOption, Unavailable
 from omnirelay.pipeline.address import is_node
-from omnirelay.pipeline.replay_files import Files, of_archive, of_table
+from omnirelay.pipeline.replay_files import Files, Foldable, of_archive, of_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,8 +46,12 @@ class Place:
         # Of a damaged segment nothing comes: the fold finds the hole, and names it.
         return archived_events(session, self.archive)
 
-    def files(self, session: "SparkSession") -> Files | None:
-        """Where a shard's rows lie in files of their own; None: read `events`."""
+    def foldable(self, session: "SparkSession") -> Foldable:
+        """Raises Unavailable if nothing is there."""
+        return Foldable(session, lambda: self.events(session), self._files(session))
+
+    def _files(self, session: "SparkSession") -> Files | None:
+        """Where a shard's rows lie in files of their own."""
         if self.archive is not None:
             return of_archive(self.archive)
         if self.tables is None:

@@ -4,16 +4,26 @@ Nothing crosses from the JVM to Python and nothing is shuffled or sorted, which 
 replay costs otherwise. A file holds one shard, and no two of them the same stretch.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from omnirelay.pipeline.replay_fold import FOLDED, Wanted, fold_shards
+from omnirelay.model import limits
+from omnirelay.pipeline.replay_fold import (
+    OUTCOME,
+    Folding,
+    Wanted,
+    by_shard,
+    fold_whole,
+    without_collector,
+)
+from omnirelay.pipeline.replay_pieces import Bounds, FilePiece, groups_of, pieces_of, read_files
+from omnirelay.pipeline.replay_rows import Unfit
+from omnirelay.pipeline.replay_short import Astray, fold_piece
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -21,9 +31,18 @@ if TYPE_CHECKING:
 
 Files = Mapping[str, list[str]]
 """Of each shard, in the order of their sequences."""
-WORK = "shard string, files string"
-_ROWS = 16_384
-_names = [name.strip() for name in FOLDED.split(",")]
+
+
+@dataclass(frozen=True)
+class Foldable:
+    """Events as a replay takes them."""
+
+    session: "SparkSession"
+    rows: "Callable[[], DataFrame]"
+    """All of them, in no order. Not asked for where there are files, unless something is wrong:
+    Spark takes seconds to look at an archive."""
+    files: Files | None = None
+    """Where they are known to hold the same events."""
 
 
 def of_archive(archive: str) -> Files:
@@ -56,49 +75,61 @@ _CUT_CHARS = 32
 
 
 def folded_files(
-    session: "SparkSession", files: Files, bounds: "Bounds", wanted: Wanted, *, include_dead: bool
+    session: "SparkSession", files: Files, bounds: Bounds, wanted: Wanted, *, include_dead: bool
 ) -> "DataFrame":
     """One task a shard, the largest first; rows as `fold_shards` gives them."""
-    from omnirelay.pipeline.replay_fold import OUTCOME
-
     chosen = [shard for shard in files if bounds.shard in (None, shard)]
-    work = [(shard, msgspec.json.encode(files[shard]).decode()) for shard in chosen]
-    listed = session.createDataFrame(work, WORK).repartition(max(1, len(work)), "shard")
+    work = [(shard, files[shard]) for shard in sorted(chosen, key=lambda one: -len(files[one]))]
 
     def fold(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for row in batch.to_pylist():
-                paths = msgspec.json.decode(row["files"], type=list[str])
-                rows = read_files(paths, bounds)
-                yield from fold_shards(rows, wanted, include_dead=include_dead)
+        for number in chain.from_iterable(batch.column("id").to_pylist() for batch in batches):
+            shard, paths = work[number]
+            yield from fold_files(shard, paths, bounds, wanted, include_dead=include_dead)
 
-    return listed.mapInArrow(fold, OUTCOME)
-
-
-class Bounds(msgspec.Struct, frozen=True):
-    """Up to where, and of which shard; None: all there is."""
-
-    shard: str | None = None
-    sequence: int | None = None
-    time: datetime | None = None
+    # Numbers in partitions of one: a table of the work would have to be shuffled, and by its hash
+    # two shards might be one task's while a core is idle.
+    return session.range(0, len(work), 1, max(1, len(work))).mapInArrow(fold, OUTCOME)
 
 
-def read_files(paths: Iterable[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
-    for path in paths:
-        file = pq.ParquetFile(path)
-        known = set(file.schema_arrow.names)
-        for batch in file.iter_batches(_ROWS, columns=[one for one in _names if one in known]):
-            yield from _within(batch, bounds)
+def fold_files(
+    shard: str, paths: list[str], bounds: Bounds, wanted: Wanted, *, include_dead: bool = True
+) -> Iterator[pa.RecordBatch]:
+    """What `fold_shards` gives for the rows of these files, which are all of one shard."""
+    with without_collector():
+        folding = _fold_short(shard, paths, bounds, remembers=wanted == "state")
+        if folding is not None:
+            yield from folding.outcome(wanted, include_dead=include_dead)
+            return
+        # From the beginning, so that damage is named as if there were no other way.
+        for found, rows in by_shard(read_files(paths, bounds)):
+            yield from fold_whole(found, rows).outcome(wanted, include_dead=include_dead)
 
 
-def _within(batch: pa.RecordBatch, bounds: Bounds) -> Iterator[pa.RecordBatch]:
-    masks = []
-    if bounds.sequence is not None:
-        masks.append(pc.less_equal(batch["sequence"], bounds.sequence))
-    if bounds.time is not None:
-        stamp = pa.scalar(bounds.time, batch.schema.field("timestamp").type)
-        masks.append(pc.less_equal(batch["timestamp"], stamp))
-    for mask in masks:
-        batch = batch.filter(mask)
-    if batch.num_rows:
-        yield batch
+def _fold_short(shard: str, paths: list[str], bounds: Bounds, *, remembers: bool) -> Folding | None:
+    """None: not all was found to be as it should."""
+    folding = Folding(shard)
+    try:
+        for piece in pieces_of(groups_of(paths), bounds):
+            _fold_piece(folding, piece, remembers=remembers)
+            if folding.damage is not None:
+                return None
+    except Astray:
+        return None
+    return folding if folding.state.sequence else None
+
+
+def _fold_piece(folding: Folding, piece: FilePiece, *, remembers: bool) -> None:
+    try:
+        _check(piece, folding.shard)
+        fold_piece(folding.state, piece, remembers=remembers)
+    except Unfit:
+        for batch in piece.whole():
+            folding.add(batch)
+
+
+def _check(piece: FilePiece, shard: str) -> None:
+    if piece.count > limits.REPLAY_GROUP_ROWS_MAX:
+        raise Unfit(f"a row group of {piece.count} rows")
+    found = pc.unique(piece.read(["shard"])["shard"]).to_pylist()
+    if any(name != shard for name in found):
+        raise Astray(f"rows of {found}")

@@ -7,7 +7,8 @@ of a lost task.
 import gc
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import Literal
 
 import msgspec
@@ -21,26 +22,21 @@ from omnirelay.lease.evolve import evolve
 from omnirelay.lease.image import freeze
 from omnirelay.lease.options import QueueOptions
 from omnirelay.lease.records import Drained
+from omnirelay.lease.runs import evolve_all
 from omnirelay.lease.state import QueueState
 from omnirelay.model import limits
 from omnirelay.model.errors import OmniRelayError
 from omnirelay.pipeline.columns import Columns
 from omnirelay.pipeline.records import records_of
+from omnirelay.pipeline.replay_pieces import HeldPiece
+from omnirelay.pipeline.replay_rows import Unfit
+from omnirelay.pipeline.replay_short import Astray, fold_piece
 
 Wanted = Literal["state", "items"]
-FOLDED = (
-    "shard, sequence, event_type, timestamp, epoch, node, sequence_id, attempt, lease_id, fence,"
-    " expires_at, lease_ms, available_at, priority, max_attempts, peer_id, principal,"
-    " lease_request_id, resource_type, resource_id, partition_key, payload_encoding, body,"
-    " attributes, request_id, error_message, error_code, disposition, items, fence_floor,"
-    " extra_attempts, origin, rules, pending, active"
-)
-"""The columns a state can depend on. Proofs, and an envelope's seal, are not among them."""
-
 OUTCOME = "shard string, sequence bigint, kind string, number bigint, body binary, why string"
 """`state`: parts of the state after `sequence`. `item`: lines of a drain file. `damaged`: the fold
 stopped before `sequence`, and `why`. `pruned`: the rows begin at `sequence`. `end`: the shard was
-folded to `sequence`."""
+folded to `sequence`, and `number` bytes were said about it."""
 _SCHEMA = pa.schema(
     [
         ("shard", pa.string()),
@@ -59,20 +55,46 @@ def fold_shards(
     batches: Iterable[pa.RecordBatch], wanted: Wanted, *, include_dead: bool = True
 ) -> Iterator[pa.RecordBatch]:
     """Rows come sorted by (shard, sequence); every shard of this task is among them as a whole."""
-    folding: Folding | None = None
-    with _without_collector():
-        for shard, rows in chain.from_iterable(map(_runs, batches)):
-            if folding is not None and folding.shard != shard:
-                yield from folding.outcome(wanted, include_dead=include_dead)
-                folding = None
-            folding = folding or Folding(shard)
-            folding.add(rows)
-        if folding is not None:
+    with without_collector():
+        for shard, rows in by_shard(batches):
+            folding = _fold_stream(shard, rows, remembers=wanted == "state")
             yield from folding.outcome(wanted, include_dead=include_dead)
 
 
+def by_shard(
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:
+    runs = chain.from_iterable(map(_runs, batches))
+    for shard, slices in groupby(runs, key=itemgetter(0)):
+        yield shard, (rows for _, rows in slices)
+
+
+def _fold_stream(shard: str, rows: Iterator[pa.RecordBatch], *, remembers: bool) -> "Folding":
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in rows:
+        held.append(batch)
+        size += batch.nbytes
+        if size > limits.REPLAY_HELD_BYTES_MAX:
+            # A stream cannot be read again: once for what matters, once for the rest.
+            return fold_whole(shard, chain(held, rows))
+    folding = Folding(shard)
+    try:
+        fold_piece(folding.state, HeldPiece(held), remembers=remembers)
+    except (Unfit, Astray):
+        return fold_whole(shard, held)
+    return folding
+
+
+def fold_whole(shard: str, rows: Iterable[pa.RecordBatch]) -> "Folding":
+    folding = Folding(shard)
+    for batch in rows:
+        folding.add(batch)
+    return folding
+
+
 @contextmanager
-def _without_collector() -> Iterator[None]:
+def without_collector() -> Iterator[None]:
     """A fold makes no cycles, and looking for them in a growing state takes a third of its time."""
     was_on = gc.isenabled()
     gc.disable()
@@ -143,14 +165,10 @@ class Folding:
 
     def _followed(self, sequences: list[int]) -> int:
         """How many of them follow without a gap."""
-        first, last = self.state.sequence + 1, self.state.sequence + len(sequences)
-        if (
-            sequences[0] == first
-            and sequences[-1] == last
-            and len(set(sequences)) == last - first + 1
-        ):
+        first = self.state.sequence + 1
+        expected = range(first, first + len(sequences))
+        if sequences == list(expected):
             return len(sequences)
-        expected = range(first, last + 1)
         pairs = zip(expected, sequences, strict=True)
         return next(at for at, (wanted, found) in enumerate(pairs) if wanted != found)
 
@@ -158,8 +176,13 @@ class Folding:
         state = self.state
         times = Columns.of_batch(rows).times("timestamp")
         try:
-            for at, record in zip(times, records_of(rows), strict=True):
-                evolve(state, record, at)
+            records = list(records_of(rows))
+            assert len(records) == len(times)
+            start = 0
+            for at, run in groupby(times):
+                end = start + sum(1 for _ in run)
+                evolve_all(state, records[start:end], at)
+                start = end
         except (AssertionError, KeyError) as error:
             why = f"its record does not follow from those before: {error}"
             raise Damage(state.sequence, why) from error
@@ -172,16 +195,22 @@ class Folding:
             said = self.damage
             yield self._rows(said.kind, [b""], sequence=said.sequence, why=said.why)
             return
+        last, size = self.state.sequence, 0
+        for rows in self._said(wanted, include_dead=include_dead):
+            size += rows.nbytes
+            yield rows
+        yield self._rows("end", [b""], sequence=last, number=size)
+
+    def _said(self, wanted: Wanted, *, include_dead: bool) -> Iterator[pa.RecordBatch]:
         last = self.state.sequence
         if wanted == "state":
             for number, part in enumerate(freeze(self.state, PART_ITEMS)):
                 yield self._rows("state", [_encoder.encode(part)], sequence=last, number=number)
-        else:
-            number = 0
-            for lines in drain_lines(self.state, include_dead=include_dead):
-                yield self._rows("item", lines, sequence=last, number=number)
-                number += len(lines)
-        yield self._rows("end", [b""], sequence=last)
+            return
+        number = 0
+        for lines in drain_lines(self.state, include_dead=include_dead):
+            yield self._rows("item", lines, sequence=last, number=number)
+            number += len(lines)
 
     def _rows(
         self, kind: str, bodies: list[bytes], *, sequence: int, number: int = 0, why: str = ""

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -16,6 +17,7 @@ from omnirelay.pipeline.bronze_source import Journals
 from omnirelay.pipeline.datasets import (
     EVENTS,
     LEASE_EVENTS,
+    NOT_READ,
     Commit,
     Committed,
     Dataset,
@@ -39,6 +41,9 @@ FAILURES = (OmniRelayError, PySparkException, Py4JError, DeltaError, OSError)
 """What may stop one table without stopping the others."""
 OVER = (HoldLost, TableFenced)
 """What ends the run: another pipeline works here now."""
+
+LANES = 3
+"""How many tables are worked on at a time."""
 
 _RAISED = re.compile(r"[A-Za-z_][\w.]*: \S")
 
@@ -91,6 +96,7 @@ class Pipeline:
     datasets: tuple[Dataset, ...]
     consumer: str | None = None
     note: Note = _quiet
+    lanes: int = LANES
 
     def run(self, take: Callable[[Intake], Taken]) -> RunReport:
         """Raises what stops the event table, and OVER; anything else is in the report."""
@@ -107,12 +113,30 @@ class Pipeline:
             seconds=stopwatch() - begun,
         )
         self.note(first)
-        reports = [first]
-        for dataset in self.datasets:
-            reports.append(self._reported(dataset))
-            self.note(reports[-1])
+        reports = (first, *self._all_reported())
         self._tell(first)
-        return RunReport(taken.rows, taken.quarantined, tuple(reports), stopwatch() - begun)
+        return RunReport(taken.rows, taken.quarantined, reports, stopwatch() - begun)
+
+    def _all_reported(self) -> tuple[TableReport, ...]:
+        """Each table as soon as those it is made from are there, `lanes` at a time: while Spark
+        plans one, or waits for the last task of another, a third keeps the cores busy."""
+        made: dict[str, Future[TableReport]] = {}
+
+        def make(dataset: Dataset) -> TableReport:
+            # Whoever waits here stands behind whom it waits for, so somebody always can go on.
+            wait([made[name] for name in dataset.inputs if name in made])
+            failed = next(
+                (one for one in list(made.values()) if one.done() and one.exception()), None
+            )
+            return self._reported(dataset) if failed is None else failed.result()
+
+        with ThreadPoolExecutor(self.lanes, thread_name_prefix="table") as pool:
+            for dataset in self.datasets:
+                made[dataset.name] = pool.submit(make, dataset)
+            for done in as_completed(list(made.values())):
+                if done.exception() is None:
+                    self.note(done.result())
+        return tuple(one.result() for one in made.values())
 
     def _tell(self, events: TableReport) -> None:
         """The journal may forget what is in the event table: all else is made from that."""
@@ -160,19 +184,32 @@ class Pipeline:
         return events, f"{behind[0].name} has not come as far" if behind else None
 
     def _step(self, dataset: Dataset, base: Snapshot, target: Positions) -> Committed:
-        events = self.tables.snapshot(LEASE_EVENTS)
+        inputs = self._inputs(dataset, target)
         step = Step(
             session=self.session,
             new=self.tables.read_events(base, target),
             old=self._old(dataset) if base.positions else None,
             read=self.tables.read,
+            recent=lambda name: self.tables.read_recent(name, base),
+            moves=moving(base.positions, target),
         )
         assert dataset.advance is not None, f"{dataset.name} is not made by steps"
         change = dataset.advance(step)
         self.hold.check()
-        moves = {shard: high for shard, (_, high) in moving(base.positions, target).items()}
-        commit = Commit(base, moves, fence=self.hold.fence, events_version=events.version)
+        moves = {shard: high for shard, (_, high) in step.moves.items()}
+        commit = Commit(base, moves, fence=self.hold.fence, inputs=inputs)
         return self.tables.commit(dataset, change, commit)
+
+    def _inputs(self, dataset: Dataset, target: Positions) -> dict[str, int]:
+        """The versions that were read to their end. NOT_READ for one that has gone on since the
+        target, because another pipeline works here now: an older note must not stand, or what came
+        between would count as new once more."""
+        named = {one.name: one for one in self.datasets} | {EVENTS: LEASE_EVENTS}
+        found = {name: self.tables.snapshot(named[name]) for name in (EVENTS, *dataset.inputs)}
+        return {
+            name: one.version if one.positions == target else NOT_READ
+            for name, one in found.items()
+        }
 
     def _old(self, dataset: Dataset) -> "DataFrame | None":
         if dataset.kind == "append":
@@ -215,11 +252,19 @@ def run_pipeline(
     consumer: str | None = None,
     limit: int | None = None,
     note: Note = _quiet,
+    lanes: int = LANES,
 ) -> RunReport:
     """Read what is new of the journals that `options` (of `format("omnirelay")`) name and bring
     every table up to it. Nothing new: nothing is written."""
     pipeline = open_pipeline(
-        session, options, tables, hold=hold, datasets=datasets, consumer=consumer, note=note
+        session,
+        options,
+        tables,
+        hold=hold,
+        datasets=datasets,
+        consumer=consumer,
+        note=note,
+        lanes=lanes,
     )
     return pipeline.run(lambda intake: intake.take(limit))
 
@@ -233,6 +278,7 @@ def open_pipeline(
     datasets: Iterable[Dataset] | None = None,
     consumer: str | None = None,
     note: Note = _quiet,
+    lanes: int = LANES,
 ) -> Pipeline:
     held = hold or Unheld()
     return Pipeline(
@@ -243,4 +289,5 @@ def open_pipeline(
         datasets=all_datasets() if datasets is None else tuple(datasets),
         consumer=consumer,
         note=note,
+        lanes=lanes,
     )

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnirelay.journal.format import CHECKSUM_BYTES
+from omnirelay.model import limits
 from omnirelay.model.errors import Corrupt
 from omnirelay.model.ports import failpoint
 from omnirelay.pipeline.address import Damage
@@ -22,8 +23,6 @@ from omnirelay.pipeline.decode_types import SCHEMA
 from omnirelay.pipeline.schema import VERSION
 
 _CHUNK_BYTES = 1 << 20
-_ROWS_A_GROUP = 100_000
-"""Row groups that are worth a task of Spark's."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +74,7 @@ class SegmentWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         self._held.append(batch)
         self.events += batch.num_rows
-        if sum(held.num_rows for held in self._held) >= _ROWS_A_GROUP:
+        if sum(held.num_rows for held in self._held) >= limits.ROW_GROUP_ROWS:
             self._flush()
 
     def _flush(self) -> None:

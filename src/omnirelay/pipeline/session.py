@@ -26,6 +26,8 @@ class SessionOptions:
     has_ui: bool = False
     has_progress: bool | None = None
     """None: where somebody sees it, on a terminal."""
+    is_small: bool = False
+    """For some thousands of rows: what is ready at once instead of what is fast once it is warm."""
     config: dict[str, str] = field(default_factory=dict)
     """Whatever else Spark knows; it wins over ours."""
 
@@ -85,6 +87,8 @@ def _of_a_query() -> dict[str, str]:
         "spark.sql.adaptive.enabled": "true",
         # What it would infer from our long cases takes longer to plan than it saves.
         "spark.sql.constraintPropagation.enabled": "false",
+        # By default Spark sorts, instead of hashing, what is put into more than 128 lists.
+        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "10000",
     }
 
 
@@ -97,18 +101,50 @@ def _of_this_machine(master: str) -> dict[str, str]:
     return {"spark.sql.shuffle.partitions": str(max(4, 4 * cores))}
 
 
+FEW_ROWS = {
+    # Compiling a query takes longer than interpreting it over so few rows, and so does looking at
+    # the outcome of one stage before planning the next.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+}
+MANY_ROWS = {
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+    "spark.sql.adaptive.enabled": "true",
+}
+"""The same settings as Spark has them: a session may be told at any time."""
+LIGHT_JAVA = "-XX:TieredStopAtLevel=1"
+"""Half the processor time of a short life goes into compiling what will not run long enough."""
+COLLECTOR = "-XX:+UseParallelGC"
+"""Java's own choice pauses less, which nobody waits for here (docs/adr/0018)."""
+_NAMES_COLLECTOR = re.compile(r"-XX:\+Use\w*GC\b")
+
+
+def _collector(master: str) -> str:
+    """Not where somebody has named one: Java refuses to start with two. Nor for a cluster's driver,
+    which may be large and must not be long silent."""
+    said = " ".join(os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"))
+    is_named = _NAMES_COLLECTOR.search(said) is not None
+    return COLLECTOR if _LOCAL.fullmatch(master) and not is_named else ""
+
+
 def _ours(options: SessionOptions) -> dict[str, str]:
     here = Path(__file__).resolve()
     has_progress = options.has_progress
     if has_progress is None:
         has_progress = sys.stderr.isatty()
+    light = LIGHT_JAVA if options.is_small else ""
+    java = f"-Duser.timezone=UTC -Xshare:auto {_collector(options.master)} {light}"
     quiet = f"-Dlog4j2.configurationFile={here.with_name('log4j2.properties').as_uri()}"
     return {
         **_of_a_query(),
         **_of_this_machine(options.master),
+        **(FEW_ROWS if options.is_small else {}),
         **({"spark.driver.host": "127.0.0.1"} if _is_here(options.master) else {}),
         "spark.driver.memory": options.memory,
-        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Xshare:auto {quiet}",
+        "spark.driver.extraJavaOptions": f"{java} {quiet}",
         "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
         "spark.executorEnv.PYTHONPATH": str(here.parents[2]),
         "spark.ui.enabled": str(options.has_ui).lower(),

@@ -101,18 +101,18 @@ def _carried(sql: Dialect) -> str:
 
 
 def statement(sql: Dialect, *, has_old: bool) -> str:
+    """What an item brought along is filled in by the second window: through the first, only the
+    rows of arrivals have it to carry."""
     parts = [_singles(sql), _moved(sql)] + ([_carried(sql)] if has_old else [])
     window = f"OVER ({ITEM_ORDER})"
-    arrives = "arriving IS NOT NULL"
-    first = """coalesce(first_before, CASE WHEN next_kind = 'LeaseGranted' THEN next_at
+    arrives = "arrival.enqueued_sequence IS NOT NULL"
+    first = """coalesce(arrival.first_granted_at, CASE WHEN next_kind = 'LeaseGranted' THEN next_at
         WHEN next_kind = 'Redriven' AND second_kind = 'LeaseGranted' THEN second_at END)"""
+    before = "grants - coalesce(arrival.attempts, 0)"
     return f"""
 WITH touches AS ({" UNION ALL ".join(parts)}),
 lined AS (
-  SELECT shard, sequence_id, sequence, kind, timestamp, fate,
-    arrival.enqueued_sequence AS arriving, arrival.attempts AS attempts_before,
-    arrival.first_granted_at AS first_before,
-    {sql.last_known("arrival")} AS arrival, {sql.last_known("error")} AS error,
+  SELECT *,
     sum(CASE WHEN kind = 'LeaseGranted' THEN 1 ELSE 0 END)
       OVER ({ITEM_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS grants,
     lead(kind, 1) {window} AS next_kind, lead(timestamp, 1) {window} AS next_at,
@@ -120,9 +120,9 @@ lined AS (
   FROM touches
 ),
 told AS (
-  SELECT shard, sequence_id, sequence, kind, timestamp, fate, arrival, error, grants, next_kind,
-    {sql.last_known(f"CASE WHEN {arrives} THEN grants - coalesce(attempts_before, 0) END")}
-      AS grants_before,
+  SELECT shard, sequence_id, sequence, kind, timestamp, fate, grants, next_kind,
+    {sql.last_known("arrival")} AS arrival, {sql.last_known("error")} AS error,
+    {sql.last_known(f"CASE WHEN {arrives} THEN {before} END")} AS grants_before,
     {sql.last_known(f"CASE WHEN {arrives} THEN {first} END")} AS first_granted_at
   FROM lined
 )

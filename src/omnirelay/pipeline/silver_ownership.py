@@ -8,7 +8,7 @@ table says so. An open row has no end yet.
 # ruff: noqa: S608 - put together from constants; no value from outside comes into the text
 
 from omnirelay.pipeline.datasets import Change, Dataset, Expectation, Step
-from omnirelay.pipeline.fresh import fresh_sql, recent
+from omnirelay.pipeline.fresh import fresh_sql, spans
 from omnirelay.pipeline.sql import SPARK, Dialect, run_sql
 
 COLUMNS = (
@@ -30,9 +30,9 @@ WHERE fence IS NOT NULL"""
 
 def advance(step: Step) -> Change:
     has_old = step.old is not None
-    attempts = recent(step, "lease_attempts", has_old=has_old)
     text = statement(SPARK, has_old=has_old)
-    frames = {"lease_attempts": attempts} | ({"new": step.new} if has_old else {})
+    frames = {"lease_attempts": step.recent("lease_attempts")}
+    frames |= {"spans": spans(step)} if has_old else {}
     return Change(rows=run_sql(step.session, text, **frames))
 
 

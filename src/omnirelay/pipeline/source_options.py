@@ -1,5 +1,6 @@
 """What a reader of `format("omnirelay")` may ask for, checked before anything is opened."""
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
@@ -17,6 +18,9 @@ from omnirelay.pipeline.schema import EVENT
 VIEWS: dict[str, dict[str, str]] = {"events": EVENT, "quarantine": QUARANTINE}
 ROWS_PER_BATCH = 1_000_000
 ROWS_PER_PARTITION = 100_000
+
+
+_NATS_HOSTS = re.compile(r"nats://[^/]*", re.IGNORECASE)
 
 
 class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +109,14 @@ def _list(name: str, text: str) -> tuple[str, ...]:
 
 
 def _urls(name: str, text: str) -> tuple[str, ...]:
-    return tuple(absolute(url) for url in _list(name, text))
+    """The servers of one NATS address are parted by commas too, up to its stream."""
+    found: list[str] = []
+    for one in _list(name, text):
+        if found and _NATS_HOSTS.fullmatch(found[-1]) and "://" not in one:
+            found[-1] = f"{found[-1]},{one}"
+        else:
+            found.append(one)
+    return tuple(absolute(url) for url in found)
 
 
 def _whole(least: int) -> Callable[[str, str], int]:

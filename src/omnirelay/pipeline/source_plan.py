@@ -13,6 +13,7 @@ from omnirelay.pipeline.offsets import Positions, Span, cut, held
 from omnirelay.pipeline.segment import Segment, segments_of
 from omnirelay.pipeline.source_filters import Bounds
 from omnirelay.pipeline.source_options import SourceOptions
+from omnirelay.stores.address import masked
 
 
 class Slice(msgspec.Struct, frozen=True):
@@ -48,9 +49,9 @@ class Plan(AbstractContextManager["Plan"]):
                 if wanted is not None and shard not in wanted:
                     continue
                 if shard in homes:
+                    both = f"{masked(homes[shard].url)} and {masked(journal.url)}"
                     raise InvalidOption(
-                        f"url: {homes[shard].url} and {journal.url} both have a shard {shard!r}; "
-                        f"one table cannot hold both"
+                        f"url: {both} both have a shard {shard!r}; one table cannot hold both"
                     )
                 homes[shard] = journal
         for shard in wanted or ():

@@ -16,6 +16,7 @@ from omnirelay.pipeline.quarantine import QUARANTINE
 from omnirelay.pipeline.segment import damage_of
 from omnirelay.pipeline.source_options import SourceOptions
 from omnirelay.pipeline.source_plan import Slice
+from omnirelay.stores.address import masked
 
 
 def read_slice(
@@ -96,4 +97,4 @@ def _damages(part: Slice, options: SourceOptions) -> Iterator[tuple[str, Damage]
         return
     with closing(open_journal(part.url, token=options.token)) as journal:
         for damage in journal.damaged(span.shard, span.after, span.through):
-            yield part.url, damage
+            yield masked(part.url), damage
