@@ -203,7 +203,17 @@ def test_options_that_cannot_work_are_refused_when_they_are_written(
 
 @pytest.mark.parametrize(
     "address",
-    ["", "leases.db", "http//x", "redis://h/0", "sqlite:", "sqlite:///", "sqlite://h/x", 7, None],
+    [
+        "",
+        "leases.db",
+        "http//x",
+        "cassandra://h/0",
+        "sqlite:",
+        "sqlite:///",
+        "sqlite://h/x",
+        7,
+        None,
+    ],
 )
 async def test_an_address_nobody_serves_is_refused_by_name(address: Any) -> None:
     with pytest.raises(InvalidOption, match="sqlite:///"):

@@ -8,7 +8,7 @@ import pytest
 import omnirelay
 from omnirelay import Accepted, Backpressure, InvalidArgument, Payload, QueueFull, QueueOptions
 from omnirelay.model import limits
-from tests.embedded.places import EVERYWHERE, Place
+from tests.embedded.places import EVERYWHERE, ONE_WIRE, Place
 from tests.embedded.signals import Failpoints, a_turn_of_the_loop, committed, counts, kinds
 
 pytestmark = pytest.mark.places(*EVERYWHERE)
@@ -173,7 +173,9 @@ async def test_enqueue_gives_up_when_the_backpressure_outlasts_its_wait(place: P
         assert await kinds(relay) == ["Enqueue"]
 
 
+@pytest.mark.places(*ONE_WIRE)
 async def test_those_who_wait_for_room_keep_their_order(place: Place) -> None:
+    """Of calls on several connections, as HTTP has them, nobody knows which came first."""
     async with place.connect(options=FEW) as relay:
         await relay.enqueue_many([Payload("table", "a"), Payload("table", "b")])
         waiting = []

@@ -1,5 +1,6 @@
 """A real node on a free port, and what the control-plane tests ask of it."""
 
+import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -25,7 +26,9 @@ async def node(
     identity: IdentitySettings | None = None,
     namespaces: tuple[str, ...] = (),
 ) -> AsyncGenerator[Node]:
+    data = tempfile.TemporaryDirectory()
     settings = NodeSettings(
+        data=data.name,
         http="127.0.0.1:0",
         grpc="",
         stream="",
@@ -36,8 +39,9 @@ async def node(
         identity=identity or IdentitySettings(),
         grace_s=0.2,
     )
-    async with Node(settings) as opened:
-        yield opened
+    with data:
+        async with Node(settings) as opened:
+            yield opened
 
 
 def proxied() -> IdentitySettings:

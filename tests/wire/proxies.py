@@ -16,6 +16,8 @@ class Proxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self._is_holding = False
         self.cuts = 0
+        self.delay_s = 0.0
+        """How long a connection takes."""
 
     @property
     def url(self) -> str:
@@ -43,6 +45,7 @@ class Proxy:
         self.cut()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(self.delay_s)
         try:
             from_server, to_server = await asyncio.open_connection(self._host, self._port)
         except OSError:

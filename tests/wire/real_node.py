@@ -1,7 +1,6 @@
 """A whole node with all its doors open, and one caller for each of them."""
 
 import asyncio
-import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,6 +17,7 @@ from omnirelay.rpc.client import Client
 from omnirelay.rpc.procedure import Kind
 from omnirelay.rpc.transport import Outbound
 from omnirelay.testing.raw_http import RawAnswer, RawHttp
+from omnirelay.transports.client_tls import ContextSource
 from omnirelay.transports.grpc_outbound import GrpcOutbound
 from omnirelay.transports.http_outbound import HttpOutbound
 from omnirelay.transports.stream_outbound import StreamOutbound
@@ -77,7 +77,7 @@ def outbound_to(
     opened: Node,
     over: str,
     headers: Mapping[str, str] | None = None,
-    tls: ssl.SSLContext | None = None,
+    tls: ContextSource | None = None,
     pem: Callable[[], Any] | None = None,
 ) -> Outbound:
     """`pem` is what gRPC wants instead of a context."""

@@ -17,6 +17,7 @@ from omnirelay.model.errors import DeadlineExceeded, InvalidArgument, OmniRelayE
 from omnirelay.model.items import Token
 from omnirelay.node.node import Node
 from omnirelay.rpc.meta import Request, RequestMeta, Stream
+from tests.wire.grpc_served import raw_channel
 from tests.wire.real_node import CLOCK, DUPLEX_WIRES, NAMESPACE, WIRES, Caller, caller, node
 
 OPTIONS = QueueOptions(requeue_delay_ms=0, lease_duration_ms=600_000)
@@ -286,7 +287,7 @@ async def test_a_refusal_over_grpc_keeps_status_and_code(
 ) -> None:
     """G33: neither is lost on the way, nor replaced by the other's name."""
     encoded = body if isinstance(body, bytes) else msgspec.json.encode(body)
-    async with grpc.aio.insecure_channel(opened.urls["grpc"].removeprefix("grpc://")) as channel:
+    async with raw_channel(opened.urls["grpc"].removeprefix("grpc://")) as channel:
         method: Any = channel.unary_unary(f"/{NAMESPACE}/{verb}")
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await method(encoded, timeout=8)

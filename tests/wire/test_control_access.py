@@ -20,6 +20,7 @@ READS = [
     f"{CONTROL}/logging",
     f"{CONTROL}/tracing",
     f"{CONTROL}/upgrade",
+    f"{CONTROL}/region",
     "/",
     "/assets/dashboard.js",
     "/assets/nothing.js",
@@ -29,6 +30,8 @@ CHANGES = {
     f"{CONTROL}/tracing": b'{"samplingProbability":0.5}',
     f"{CONTROL}/upgrade/drain": b"",
     f"{CONTROL}/upgrade/resume": b"{}",
+    f"{CONTROL}/region/stand-down": b"{}",
+    f"{CONTROL}/region/promote": b'{"acceptLossMs":0}',
 }
 
 

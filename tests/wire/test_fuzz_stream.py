@@ -168,7 +168,7 @@ async def _tell_a_node(inputs: list[bytes]) -> None:
         assert not bugs
         await node.still_serves()
         await until(lambda: node.inbound.connection_count == 0)
-        await until(lambda: not node.inbound.traffic.tasks)
+        await until(lambda: not node.inbound.traffic.under_way)
         assert node.inbound.held_bytes == 0
 
 

@@ -22,8 +22,10 @@ from omnirelay.model.errors import (
     Unimplemented,
 )
 from omnirelay.model.items import Payload
+from omnirelay.model.ports import SystemClock
 from omnirelay.rpc.codec import JSON, MSGPACK
 from omnirelay.rpc.meta import Request, RequestMeta, Response, Stream
+from omnirelay.transports.grpc_loop import lasting_loop
 from omnirelay.transports.grpc_outbound import GrpcOutbound
 from omnirelay.transports.proto import resource_lease_pb2 as pb
 from tests.wire.grpc_served import Node, asking, served
@@ -188,6 +190,29 @@ async def test_events_come_in_order_and_end_where_they_should() -> None:
     assert events[0].metadata["queue.pending"] == "1"
 
 
+async def test_a_stream_that_ends_before_its_beginning_was_told_is_a_stream_of_nothing() -> None:
+    """With several loops in a process gRPC can tell of the end first; here nothing else comes."""
+
+    async def nothing(_request: bytes, _context: object) -> AsyncIterator[bytes]:
+        for never in list[bytes]():
+            yield never
+
+    with lasting_loop():
+        server = grpc.aio.server()
+    events: Any = grpc.unary_stream_rpc_method_handler(nothing)
+    service = grpc.method_handlers_generic_handler("omnirelay.v1.ResourceLease", {"Events": events})
+    server.add_generic_rpc_handlers((service,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    outbound = GrpcOutbound(f"grpc://127.0.0.1:{port}", clock=SystemClock())
+    await outbound.start()
+    stream = await outbound(asking("resourcelease::events", wire.EventsRequest(), outbound))
+    assert isinstance(stream, Stream)
+    assert [body async for body in stream.messages] == []
+    await outbound.stop()
+    await server.stop(None)
+
+
 async def test_metadata_goes_along_and_what_belongs_to_one_hop_does_not() -> None:
     headers = {"authorization": "Bearer x", "host": "a", "upgrade": "b", "rpc-ttl-ms": "1"}
     async with served() as node, node.outbound(headers={"X-Mine": "m"}) as outbound:
@@ -322,7 +347,7 @@ async def test_stopping_finishes_what_is_under_way_and_takes_nothing_new() -> No
         )
         await soon(node.echo.waiting)
         stopping = asyncio.create_task(node.inbound.stop(8))
-        async with asyncio.timeout(8):
+        async with asyncio.timeout(7):
             while await _is_taken(node):
                 pass
         node.echo.go_on.set()
@@ -332,11 +357,12 @@ async def test_stopping_finishes_what_is_under_way_and_takes_nothing_new() -> No
 
 
 async def _is_taken(node: Node) -> bool:
-    """A newcomer's call."""
+    """A newcomer's call. Its time is short: one that comes at the very moment of the stop is taken
+    by grpcio and never answered (4 of 900 on a busy machine)."""
     async with node.channel() as channel:
         say: Any = channel.unary_unary("/echo/say")
         try:
-            await say(b"{}", timeout=8)
+            await say(b"{}", timeout=0.5)
         except grpc.aio.AioRpcError as refused:
             return refused.code() is not grpc.StatusCode.UNAVAILABLE
     return True

@@ -19,7 +19,7 @@ from omnirelay.node.node import Node
 from omnirelay.node.settings import NodeSettings
 from omnirelay.rpc.procedure import Registry
 from omnirelay.transports.grpc_inbound import GrpcInbound
-from tests.wire.grpc_served import served
+from tests.wire.grpc_served import raw_channel, served
 from tests.wire.http_echo import Echo
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ async def test_a_draining_node_is_not_serving_until_it_resumes() -> None:
     settings = NodeSettings(http="", grpc="127.0.0.1:0", stream="", journal="memory:")
     async with Node(settings) as node:
         address = node.urls["grpc"].removeprefix("grpc://")
-        async with grpc.aio.insecure_channel(address) as channel:
+        async with raw_channel(address) as channel:
             stub = health_pb2_grpc.HealthStub(channel)
             told = []
             changes: tuple[Callable[[], None], ...] = (node.resume, node.drain, node.resume)

@@ -1,5 +1,6 @@
 """TLS over gRPC: who is let in, who is known, and how certificates change under way."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -10,11 +11,12 @@ import trustme
 
 from omnirelay.identity.certificates import certificate_of
 from omnirelay.model.errors import InvalidOption, Unauthenticated, Unavailable
-from omnirelay.rpc.meta import Certificate
+from omnirelay.rpc.codec import JSON
+from omnirelay.rpc.meta import Certificate, Response
+from omnirelay.transports.client_tls import Pem
 from omnirelay.transports.grpc_outbound import GrpcOutbound
-from omnirelay.transports.grpc_tls import Pem
 from tests.wire.grpc_served import Node, asking, served
-from tests.wire.http_echo import Say
+from tests.wire.http_echo import Say, soon
 
 AUTHORITY = trustme.CA()
 SERVER = AUTHORITY.issue_cert("127.0.0.1", "localhost")
@@ -116,6 +118,28 @@ async def test_new_connections_get_new_certificates_and_old_ones_go_on() -> None
         with pytest.raises(Unavailable):
             await say(node, lambda: pem(None, AUTHORITY))
         await kept(asking("echo::say", Say(), kept))
+
+
+async def test_a_caller_with_new_secrets_calls_anew_and_hears_the_end_of_what_it_had_begun() -> (
+    None
+):
+    clients = [AUTHORITY.issue_cert(f"{name}.example") for name in ("old", "new")]
+    current = [pem(clients[0], AUTHORITY)]
+    async with (
+        served(tls=lambda: pem(SERVER, AUTHORITY), read_certificate=certificate_of) as node,
+        calling(node, lambda: current[0]) as outbound,
+    ):
+        begun = asyncio.ensure_future(outbound(asking("echo::wait", Say("old"), outbound)))
+        await soon(node.echo.waiting)
+        current[0] = pem(clients[1], AUTHORITY)
+        await outbound(asking("echo::say", Say(), outbound))
+        node.echo.go_on.set()
+        reply = await begun
+    certificate = node.echo.metas[-1].certificate
+    assert certificate is not None
+    assert certificate.names == ("new.example",)
+    assert isinstance(reply, Response)
+    assert JSON.decode(reply.body, Say).text == "old"
 
 
 async def test_a_reload_that_cannot_work_changes_nothing() -> None:

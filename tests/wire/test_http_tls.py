@@ -23,7 +23,7 @@ def authority() -> Authority:
 async def test_a_call_over_tls(authority: Authority) -> None:
     async with served(tls=authority.node()) as node:
         assert node.url.startswith("https://")
-        call = HttpOutbound(node.url, clock=SystemClock(), tls=authority.caller())
+        call = HttpOutbound(node.url, clock=SystemClock(), tls=authority.caller)
         reply = await call(REQUEST)
         await call.stop()
     assert isinstance(reply, Response)
@@ -50,7 +50,7 @@ async def test_a_caller_without_a_trusted_certificate_gets_nowhere(
     if who == "stranger":
         trustme.CA().issue_cert("worker.example").configure_cert(tls)
     async with served(tls=authority.node(asks=True), read_certificate=read) as node:
-        call = HttpOutbound(node.url, clock=SystemClock(), tls=tls)
+        call = HttpOutbound(node.url, clock=SystemClock(), tls=lambda: tls)
         with pytest.raises(Unavailable):
             await call(REQUEST)
         await call.stop()

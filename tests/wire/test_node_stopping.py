@@ -16,8 +16,8 @@ from omnirelay.lease.options import QueueOptions
 from omnirelay.mesh import driver, wire
 from omnirelay.model.errors import OutcomeUnknown, Unavailable
 from omnirelay.model.ports import set_failpoint
+from omnirelay.node import build
 from omnirelay.node.node import Node
-from omnirelay.sdk import engine
 from omnirelay.stores.memory import MemoryJournal
 from omnirelay.stores.registry import Opened, open_address
 from omnirelay.testing.raw_http import RawHttp
@@ -222,9 +222,10 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> SlowJournal:
 
     def opens(url: str, shard: str) -> Opened:
         opened = open_address(url, shard)
-        return Opened(journal, opened.checkpoints) if shard == "slow" else opened
+        slow = Opened(journal, opened.checkpoints, suspends=False)
+        return slow if shard == "slow" else opened
 
-    monkeypatch.setattr(engine, "open_address", opens)
+    monkeypatch.setattr(build, "open_address", opens)
     monkeypatch.setattr(driver, "BACK_AFTER_S", 0.1)
     return journal
 

@@ -19,8 +19,8 @@ from omnirelay.mesh import wire
 from omnirelay.model.errors import OmniRelayError, PermissionDenied
 from omnirelay.node import node as node_module
 from omnirelay.node.node import Node
-from omnirelay.sdk.addresses import Tls
 from omnirelay.testing.authority import Authority, Issued
+from omnirelay.transports.client_tls import Tls
 from tests.wire.real_node import NAMESPACE, WIRES, Caller, caller, node
 
 WORKER = "spiffe://prod.example/worker/7"
@@ -62,11 +62,11 @@ class Town:
         """How a caller of that certificate connects, whatever the wire. Any: see `caller`."""
         cert, key = client.write(self.folder, f"client-{client.thumbprint[:8]}")
         tls = Tls(ca_file=str(self.folder / "ca.pem"), cert_file=cert, key_file=key)
-        return {"tls": tls.context(), "pem": tls.pem}
+        return {"tls": tls.context, "pem": tls.pem}
 
     async def shown_at(self, opened: Node, door: str) -> str:
         """Thumbprint of what a new connection is shown."""
-        context = self.shows(self.client)["tls"]
+        context = self.shows(self.client)["tls"]()
         assert isinstance(context, ssl.SSLContext)
         if (protocols := DOORS[door]) is not None:
             context.set_alpn_protocols(protocols)

@@ -67,6 +67,7 @@ def test_every_frame_is_listed_as_it_is() -> None:
         ("a name such as the peer id", limits.NAME_CHARS_MAX),
         ("calls under way on a connection", limits.CALLS_PER_CONNECTION_MAX),
         ("connections", limits.CONNECTIONS_MAX),
+        ("connections of one address", limits.CONNECTIONS_PER_ADDRESS_MAX),
     ],
 )
 def test_every_bound_is_the_one_in_the_code(what: str, value: int) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,7 @@ def revoked(der: bytes) -> Certificate:
 async def test_a_call_over_tls(authority: Authority) -> None:
     async with served(tls=authority.node()) as node:
         assert node.url.startswith("streams://")
-        async with node.outbound(tls=authority.caller()) as outbound:
+        async with node.outbound(tls=authority.caller) as outbound:
             body = Said(body=bytes(3 << 20))
             assert await ask(outbound, "say", body) == body
     assert node.echo.metas[0].certificate is None
@@ -67,9 +68,9 @@ async def test_a_call_over_tls(authority: Authority) -> None:
 
 async def test_the_certificate_of_a_caller_reaches_its_calls(authority: Authority) -> None:
     async with served(tls=authority.node(asks=True), read_certificate=read) as node:
-        async with node.outbound(tls=authority.caller("worker")) as outbound:
+        async with node.outbound(tls=partial(authority.caller, "worker")) as outbound:
             await ask(outbound, "say")
-        async with node.outbound(tls=authority.caller()) as outbound:
+        async with node.outbound(tls=authority.caller) as outbound:
             with pytest.raises(Unavailable):
                 await ask(outbound, "say")
     certificate = node.echo.metas[0].certificate
@@ -80,7 +81,7 @@ async def test_the_certificate_of_a_caller_reaches_its_calls(authority: Authorit
 async def test_a_certificate_that_is_refused_ends_the_connection(authority: Authority) -> None:
     """It must not go on as a caller without one."""
     async with served(tls=authority.node(asks=True), read_certificate=revoked) as node:
-        async with node.outbound(tls=authority.caller("worker")) as outbound:
+        async with node.outbound(tls=partial(authority.caller, "worker")) as outbound:
             with pytest.raises(Unauthenticated, match="revoked"):
                 await ask(outbound, "say")
         assert node.echo.metas == []
@@ -89,7 +90,7 @@ async def test_a_certificate_that_is_refused_ends_the_connection(authority: Auth
 async def test_a_caller_that_trusts_another_authority_does_not_call(authority: Authority) -> None:
     async with (
         served(tls=authority.node()) as node,
-        node.outbound(tls=Authority().caller()) as outbound,
+        node.outbound(tls=Authority().caller) as outbound,
     ):
         with pytest.raises(Unavailable, match="cannot be reached"):
             await ask(outbound, "say")
@@ -103,7 +104,7 @@ async def test_plain_bytes_on_the_tls_port_end_their_connection(
         async with RawStream(node.url) as raw:
             await raw.send(said)
             assert b"\x92" not in await raw.some(1 << 16)  # an alert of TLS, no frame
-        async with node.outbound(tls=authority.caller()) as outbound:
+        async with node.outbound(tls=authority.caller) as outbound:
             await ask(outbound, "say")
 
 
@@ -116,7 +117,7 @@ async def test_who_stops_in_the_middle_of_a_handshake_is_let_go(authority: Autho
 async def test_tls_to_the_plain_port_is_unavailable(authority: Authority) -> None:
     async with served() as node:
         secure = node.url.replace("stream:", "streams:")
-        outbound = StreamOutbound(secure, clock=CLOCK, tls=authority.caller(), connect_s=2)
+        outbound = StreamOutbound(secure, clock=CLOCK, tls=authority.caller, connect_s=2)
         with pytest.raises(Unavailable):
             await ask(outbound, "say")
         await outbound.stop()

@@ -2,18 +2,19 @@
 to name somebody is dropped, so that nothing behind this door can believe it by mistake."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from omnirelay.identity.certificates import CertificateNames
+from omnirelay.identity.naming import principal_named
 from omnirelay.identity.proxies import Proxies, ProxySays, same_certificate
 from omnirelay.identity.tokens import Bearer, Bearers
 from omnirelay.model.errors import InvalidArgument, OmniRelayError, Unauthenticated
 from omnirelay.model.items import ANONYMOUS
-from omnirelay.rpc.headers import PEER_ID
+from omnirelay.rpc.headers import FORWARDED, FORWARDED_PRINCIPAL, FORWARDED_PROOF, PEER_ID
 from omnirelay.rpc.meta import Certificate, Reply, Request, RequestMeta
 from omnirelay.rpc.procedure import Handler, Procedure
 
@@ -27,6 +28,12 @@ _HEARSAY: Final = frozenset(
 )
 
 
+_VOUCHED: Final = (FORWARDED_PRINCIPAL, FORWARDED_PROOF)
+
+IsPeer = Callable[[str, str], bool]
+"""Whether a principal is another node, for a namespace."""
+
+
 class _Proof(msgspec.Struct, frozen=True):
     what: str
     principal: str
@@ -34,6 +41,8 @@ class _Proof(msgspec.Struct, frozen=True):
 
 
 class Binding:
+    is_settled = True
+
     def __init__(
         self,
         *,
@@ -43,14 +52,18 @@ class Binding:
         bearers: Bearers | None,
         proxies: Proxies,
         identity_headers: tuple[str, ...],
+        is_peer: IsPeer = lambda principal, namespace: False,
     ) -> None:
         self._is_on = is_on
         self._allow_anonymous = allow_anonymous
         self._certificates = certificates
         self._bearers = bearers
         self._proxies = proxies
-        self._single = frozenset({*identity_headers, AUTHORIZATION, PEER_ID})
-        self._dropped = frozenset({*identity_headers, *SECRET, *_HEARSAY})
+        self._is_peer = is_peer
+        self._single = frozenset({*identity_headers, *_VOUCHED, AUTHORIZATION, PEER_ID})
+        dropped = {*identity_headers, *SECRET, *_HEARSAY, *_VOUCHED}
+        # Where everybody is anonymous there is nothing to gain by it, and nodes must be able to.
+        self._dropped = frozenset({*dropped, FORWARDED} if is_on else dropped)
         # The same few names come with every call.
         self._judged = lru_cache(maxsize=256)(self._is_dropped)
 
@@ -76,9 +89,14 @@ class Binding:
     async def prove(self, meta: RequestMeta) -> RequestMeta:
         """The same call with its principal proved and nothing left that names another or holds a
         secret. Raises Unauthenticated, InvalidArgument, or Unavailable while keys are missing."""
+        is_passed_on = False
         try:
             principal, proof = await self._proved(meta)
             _check_peer(meta.peer_id)
+            if self._is_on and FORWARDED in meta.headers:
+                is_passed_on = self._is_from_a_node(meta, principal)
+            if is_passed_on:
+                principal, proof = _vouched(meta.headers)
         except OmniRelayError as error:
             log.info(
                 "refused %s over %s from %s: %s",
@@ -92,7 +110,19 @@ class Binding:
         if headers:
             dropped = self._judged
             headers = {name: headers[name] for name in headers if not dropped(name)}
+            if is_passed_on:
+                headers[FORWARDED] = meta.headers[FORWARDED]
         return msgspec.structs.replace(meta, headers=headers, principal=principal, proof=proof)
+
+    def _is_from_a_node(self, meta: RequestMeta, principal: str) -> bool:
+        """A node shows its certificate: a token could be somebody's copy. From anybody else the
+        word is dropped, and the call is the caller's own."""
+        certificate = meta.certificate
+        if certificate is None or self._certificates.principal_of(certificate) != principal:
+            return False
+        if FORWARDED in meta.doubled:
+            raise Unauthenticated(f"the header {FORWARDED} came more than once")
+        return self._is_peer(principal, meta.namespace)
 
     async def _proved(self, meta: RequestMeta) -> tuple[str, str | None]:
         if meta.doubled:
@@ -152,6 +182,15 @@ class Binding:
             return True
         # Another spelling of a name that means something is nobody's but a deceiver's.
         return plain == PEER_ID and name != PEER_ID
+
+
+def _vouched(headers: Mapping[str, str]) -> tuple[str, str | None]:
+    """What a node says about the caller whose call it passes on; it has proved it itself."""
+    written = headers.get(FORWARDED_PRINCIPAL)
+    if written is None:
+        return ANONYMOUS, None
+    principal = principal_named(written, f"the node's {FORWARDED_PRINCIPAL}")
+    return principal, headers.get(FORWARDED_PROOF)
 
 
 def _plain(name: str) -> str:

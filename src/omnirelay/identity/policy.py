@@ -15,6 +15,10 @@ CONTROL: Final = "control"
 """The namespace the control plane stands in for grants. No queue may be called that."""
 READ: Final = "read"
 CHANGE: Final = "change"
+PROMOTE: Final = "promote"
+"""To make a region serve, or stand down."""
+
+TAKE_OVER: Final = "takeOver"
 
 
 class Role(StrEnum):
@@ -42,13 +46,31 @@ _WORKING: Final = frozenset(
 )
 _OBSERVING: Final = frozenset({"stats", "inspect", "events", "deadLetters"})
 _OPERATING: Final = _OBSERVING | {"drain", "restore", "redrive", "purge"}
-_REPLICATING: Final = frozenset({"append", "subscribe", "checkpoint"})
+_REPLICATING: Final = frozenset(
+    {
+        "append",
+        "appendPieces",
+        "checkpoint",
+        "describe",
+        "finishSnapshot",
+        "followers",
+        "forget",
+        "head",
+        "hello",
+        "open",
+        "prune",
+        "readPart",
+        "subscribe",
+        TAKE_OVER,
+        "writePart",
+    }
+)
 
 PERMISSIONS: Final = {
     Role.PRODUCER: _PRODUCING,
     Role.WORKER: _WORKING,
     Role.OBSERVER: _OBSERVING | {READ},
-    Role.OPERATOR: _OPERATING | {READ, CHANGE},
+    Role.OPERATOR: _OPERATING | {READ, CHANGE, PROMOTE},
     # A peer passes on the calls of others, so it needs every verb; the control plane is no verb.
     Role.PEER: _PRODUCING | _WORKING | _OPERATING | _REPLICATING,
 }
@@ -101,7 +123,7 @@ class Policy:
         self._decided: dict[tuple[str, str, str], bool] = {}
 
     def allows(self, principal: str, namespace: str, permission: str) -> bool:
-        """`permission` is a verb; on the control plane `read` or `change`."""
+        """`permission` is a verb; on the control plane `read`, `change` or `promote`."""
         if self.is_open:
             return True
         asked = (principal, namespace, permission)
@@ -113,6 +135,10 @@ class Policy:
             self._decided[asked] = decided
         return decided
 
+    def is_peer(self, principal: str, namespace: str) -> bool:
+        """Whether it is another node: nobody else may ask for a hand-over."""
+        return self.allows(principal, namespace, TAKE_OVER)
+
     def check(self, principal: str, namespace: str, permission: str) -> None:
         if not self.allows(principal, namespace, permission):
             raise PermissionDenied(f"{principal} may not {permission} in {namespace}")
@@ -120,6 +146,8 @@ class Policy:
 
 class Authorize:
     """Asks by what was found in the registry, not by what a header says the call is about."""
+
+    is_settled = True
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy

@@ -65,6 +65,10 @@ class Proxies:
         """Whether that certificate is a proxy's own, so that it says nothing about the caller."""
         return principal is not None and any(p.matches(principal) for p in self._principals)
 
+    def is_listed(self, address: str) -> bool:
+        """Whether a trusted proxy may be there; nothing that it says is believed for that."""
+        return self._judged(address)[0]
+
     def is_trusted(self, address: str, certificate: Certificate | None, vouches: bool) -> bool:
         """A listed address, over a link that nobody can write on: loopback or a certificate. If
         the proxies' certificates are listed too, nothing but one of them will do."""

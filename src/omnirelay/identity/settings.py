@@ -62,10 +62,17 @@ class Identity:
     """`binding` then `authorize` belong in front of everything that acts on a call."""
 
     def __init__(
-        self, *, is_on: bool, binding: Binding, policy: Policy, bearers: Bearers | None
+        self,
+        *,
+        is_on: bool,
+        binding: Binding,
+        policy: Policy,
+        bearers: Bearers | None,
+        proxies: Proxies,
     ) -> None:
         self.is_on = is_on
         self.binding = binding
+        self.proxies = proxies
         self.policy = policy
         self.authorize = Authorize(policy)
         self.tls: ServerTls | None = None
@@ -107,6 +114,7 @@ def build_identity(
         )
     )
     defaults = HeaderSettings().names()
+    policy = Policy(settings.roles, is_open=not settings.is_on)
     binding = Binding(
         is_on=settings.is_on,
         allow_anonymous=settings.anonymous,
@@ -115,9 +123,11 @@ def build_identity(
         proxies=proxies,
         # The usual names are dropped even where a proxy uses others.
         identity_headers=(*settings.headers.names(), *defaults),
+        is_peer=policy.is_peer,
     )
-    policy = Policy(settings.roles, is_open=not settings.is_on)
-    identity = Identity(is_on=settings.is_on, binding=binding, policy=policy, bearers=bearers)
+    identity = Identity(
+        is_on=settings.is_on, binding=binding, policy=policy, bearers=bearers, proxies=proxies
+    )
     if settings.tls is not None:
         identity.tls = ServerTls(**msgspec.structs.asdict(settings.tls))
     return identity

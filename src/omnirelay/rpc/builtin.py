@@ -25,6 +25,8 @@ class LastResort:
     """A bug becomes `error.internal` with a number to look for in the log: neither its text nor its
     trace leaves the process. Outermost, so that nothing escapes it."""
 
+    is_passing = True
+
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
 
@@ -60,6 +62,8 @@ class LastResort:
 class Deadline:
     """Ends a call when its caller has stopped waiting, whatever it waits for. For a stream that is
     the whole stream."""
+
+    is_settled = True
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -112,6 +116,8 @@ def _too_late() -> DeadlineExceeded:
 
 class SizeLimit:
     """Transports stop reading at the same bound; this one also holds for what goes out."""
+
+    is_passing = True
 
     def __init__(self, bytes_max: int = limits.MESSAGE_BYTES_MAX) -> None:
         self._bytes_max = bytes_max

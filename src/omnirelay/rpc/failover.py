@@ -18,6 +18,7 @@ class Failover:
         self._current = 0
         self.name = outbounds[0].name
         self.codec = outbounds[0].codec
+        self.is_prompt = all(getattr(one, "is_prompt", False) for one in outbounds)
 
     async def start(self) -> None:
         for outbound in self._outbounds:
@@ -33,5 +34,9 @@ class Failover:
             return await self._outbounds[tried](request)
         except Unavailable:
             if tried == self._current:  # several calls fail at once; one of them moves on
-                self._current = (tried + 1) % len(self._outbounds)
+                self.move_on()
             raise
+
+    def move_on(self) -> None:
+        """The next call goes to the next one. For a caller that gave one up which says nothing."""
+        self._current = (self._current + 1) % len(self._outbounds)

@@ -162,7 +162,12 @@ def _cut(encoded: str) -> str:
     return quote(unquote(whole, errors="ignore"))
 
 
-_PASSED_ON = ("traceparent", "tracestate")
+TRACE = ("traceparent", "tracestate")
+FORWARDED = "rpc-forwarded"
+"""Another node has taken the call and passes it on; who gets it does not pass it on again."""
+FORWARDED_PRINCIPAL = "rpc-forwarded-principal"
+"""Whom that node has proved; nobody but a peer is believed to say so."""
+FORWARDED_PROOF = "rpc-forwarded-proof"
 
 
 def call_headers(meta: RequestMeta) -> dict[str, str]:
@@ -175,5 +180,7 @@ def call_headers(meta: RequestMeta) -> dict[str, str]:
         (PEER_ID, meta.peer_id),
     )
     headers = {name: value for name, value in given if value is not None}
-    headers |= {name: meta.headers[name] for name in _PASSED_ON if name in meta.headers}
+    if FORWARDED in meta.headers:
+        return headers | dict(meta.headers)  # a node put them together for the owner
+    headers |= {name: meta.headers[name] for name in TRACE if name in meta.headers}
     return headers

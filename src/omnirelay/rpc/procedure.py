@@ -38,6 +38,8 @@ class Procedure(msgspec.Struct, frozen=True, kw_only=True):
     """The type the typed helpers decode, and the one they encode; for OpenAPI too. Any: a type."""
     response: Any = None
     summary: str = ""
+    prompt: bool = False
+    """Its handler awaits nothing but futures, so that it can be served without a task."""
 
     @property
     def namespace(self) -> str:
@@ -67,6 +69,9 @@ class Registry:
         if procedure is None:
             raise Unimplemented(f"no procedure {name[:200]!r} is served here")
         return procedure
+
+    def get(self, name: str) -> Procedure | None:
+        return self._procedures.get(name)
 
     def kind_of(self, name: str) -> Kind | None:
         """None for a procedure that is not served here: its caller hears so when it is called."""

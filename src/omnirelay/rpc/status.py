@@ -83,6 +83,13 @@ def error_of(body: ErrorBody) -> OmniRelayError:
     if isinstance(error, errors.StaleToken):
         fence = error.details.get("currentFence")
         error.current_fence = fence if isinstance(fence, int) else None
+    if isinstance(error, errors.Corrupt):
+        sequence = error.details.get("sequence")
+        error.shard = str(error.details.get("shard", ""))
+        error.sequence = sequence if isinstance(sequence, int) else 0
+    if isinstance(error, errors.JournalOwned):
+        pid = error.details.get("pid")
+        error.pid = pid if isinstance(pid, int) else None
     return error
 
 

@@ -27,6 +27,8 @@ class Record(Protocol):
 
 
 class Metrics:
+    is_passing = True
+
     def __init__(self, record: Record) -> None:
         self._record = record
 

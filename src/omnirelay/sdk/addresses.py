@@ -1,53 +1,23 @@
 """From the address of a node to outbounds. Each wire is imported when an address asks for it, so
 that a program installs only what it uses."""
 
-import ssl
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from urllib.parse import urlsplit
-
-import msgspec
 
 from omnirelay.model.errors import InvalidOption
 from omnirelay.model.ports import Clock
 from omnirelay.rpc.codec import MSGPACK
 from omnirelay.rpc.failover import Failover
 from omnirelay.rpc.transport import Outbound
+from omnirelay.transports.client_tls import Tls, TlsFiles
 
 SCHEMES = ("http", "https", "stream", "streams", "stream+unix", "grpc", "grpcs")
+SECURE = ("https", "streams", "grpcs")
+_NAMING_SERVERS = ("streams", "https")
 
-
-class Tls(msgspec.Struct, frozen=True, kw_only=True):
-    """Files of a client: whom it trusts, and what proves it to the node."""
-
-    ca_file: str | None = None
-    """None: the authorities of the system."""
-    cert_file: str | None = None
-    key_file: str | None = None
-
-    def __post_init__(self) -> None:
-        if (self.cert_file is None) != (self.key_file is None):
-            raise InvalidOption("a client certificate needs both its file and its key's file")
-
-    def context(self) -> ssl.SSLContext:
-        try:
-            context = ssl.create_default_context(cafile=self.ca_file)
-            if self.cert_file is not None:
-                context.load_cert_chain(self.cert_file, self.key_file)
-        except (OSError, ssl.SSLError) as error:
-            raise InvalidOption(f"the TLS files cannot be used: {error}") from error
-        return context
-
-    def pem(self) -> "tuple[bytes | None, bytes | None, bytes | None]":
-        """Key, certificate and authority, as gRPC wants them."""
-        try:
-            return (_read(self.key_file), _read(self.cert_file), _read(self.ca_file))
-        except OSError as error:
-            raise InvalidOption(f"the TLS files cannot be used: {error}") from error
-
-
-def _read(path: str | None) -> bytes | None:
-    return None if path is None else Path(path).read_bytes()
+SILENCE_S = 30.0
+SILENCE_AMONG_OTHERS_S = 5.0
+"""Where other nodes serve the same, one that says nothing is left sooner."""
 
 
 def is_node(url: object) -> bool:
@@ -76,23 +46,37 @@ def opener(
             )
     if len({urlsplit(one).scheme for one in urls}) > 1:
         raise InvalidOption(f"all addresses of {url!r} must use the same scheme")
+    files = _files(urlsplit(urls[0]).scheme, tls, clock)
 
     def open_outbound() -> Outbound:
-        outbounds = [_outbound(one, clock, headers, tls) for one in urls]
+        silence_s = SILENCE_S if len(urls) == 1 else SILENCE_AMONG_OTHERS_S
+        outbounds = [_outbound(one, clock, headers, files, silence_s) for one in urls]
         return outbounds[0] if len(outbounds) == 1 else Failover(outbounds)
 
     return open_outbound
 
 
-def _outbound(url: str, clock: Clock, headers: Mapping[str, str], tls: Tls | None) -> Outbound:
-    parts = urlsplit(url)
-    scheme = parts.scheme
+def _files(scheme: str, tls: Tls | None, clock: Clock) -> TlsFiles | None:
+    """Those of a scheme with TLS; one without has none, and no way to keep a promise of them."""
+    if tls is not None and tls.server_id is not None and scheme not in _NAMING_SERVERS:
+        raise InvalidOption(
+            f"server_id cannot be checked over {scheme}://: gRPC looks at host names only, and "
+            f"without TLS nobody is proved; use {' or '.join(_NAMING_SERVERS)}"
+        )
+    if scheme not in SECURE:
+        return None
+    return TlsFiles(tls or Tls(), clock)
+
+
+def _outbound(
+    url: str, clock: Clock, headers: Mapping[str, str], files: TlsFiles | None, silence_s: float
+) -> Outbound:
+    scheme = urlsplit(url).scheme
     try:
         if scheme in ("http", "https"):
-            return _http(url, clock, headers, tls if scheme == "https" else None)
+            return _http(url, clock, headers, files)
         if scheme in ("grpc", "grpcs"):
-            secure = (tls or Tls()) if scheme == "grpcs" else None
-            return _grpc(parts.netloc, clock, headers, secure)
+            return _grpc(urlsplit(url).netloc, clock, headers, files)
     except ModuleNotFoundError as missing:
         extra = scheme.removesuffix("s")
         raise InvalidOption(
@@ -100,27 +84,28 @@ def _outbound(url: str, clock: Clock, headers: Mapping[str, str], tls: Tls | Non
         ) from missing
     from omnirelay.transports.stream_outbound import StreamOutbound
 
-    context = None if tls is None or scheme != "streams" else tls.context()
-    return StreamOutbound(url, clock=clock, headers=headers, tls=context)
+    tls = None if files is None else files.context
+    return StreamOutbound(url, clock=clock, headers=headers, tls=tls, silence_s=silence_s)
 
 
-def _http(url: str, clock: Clock, headers: Mapping[str, str], tls: Tls | None) -> Outbound:
+def _http(url: str, clock: Clock, headers: Mapping[str, str], files: TlsFiles | None) -> Outbound:
     from omnirelay.transports.http_outbound import HttpOutbound
 
-    context = None if tls is None else tls.context()
-    return HttpOutbound(url, clock=clock, headers=headers, tls=context)
+    tls = None if files is None else files.context
+    return HttpOutbound(url, clock=clock, headers=headers, tls=tls)
 
 
-def _grpc(target: str, clock: Clock, headers: Mapping[str, str], tls: Tls | None) -> Outbound:
+def _grpc(
+    target: str, clock: Clock, headers: Mapping[str, str], files: TlsFiles | None
+) -> Outbound:
     from omnirelay.transports.grpc_outbound import GrpcOutbound
 
-    secure = None if tls is None else tls.pem
     # In MessagePack: Python spends more on a protobuf message than on everything else of a call.
     return GrpcOutbound(
         target,
         clock=clock,
         headers=tuple(headers.items()),
-        tls=secure,
+        tls=None if files is None else files.pem,
         typed=False,
         codec=MSGPACK,
     )

@@ -75,25 +75,35 @@ class Asking:
         self._namespace = namespace
         self._metas: dict[str, RequestMeta] = {}
         self._is_started = False
-        self._closing = asyncio.Event()
+        self.is_closed = False
+        self._resting: set[asyncio.Future[None]] = set()
 
     @property
-    def is_closed(self) -> bool:
-        return self._closing.is_set()
+    def is_prompt(self) -> bool:
+        """A call that asks needs no task of its own."""
+        return getattr(self.outbound, "is_prompt", False)
 
     async def close(self) -> None:
         """Whoever still waits for an answer hears that the relay was closed."""
-        self._closing.set()
+        self.is_closed = True
+        for resting in self._resting:
+            _resolve(resting)
         await self.outbound.stop()
 
     async def rest(self, pause_s: float) -> None:
         """Raises Closed, at once, if there is nothing to wait for any more."""
-        try:
-            async with asyncio.timeout(pause_s):
-                await self._closing.wait()
-        except TimeoutError:
-            return
-        raise Closed("the relay was closed before an answer came")
+        if not self.is_closed:
+            loop = asyncio.get_running_loop()
+            resting: asyncio.Future[None] = loop.create_future()
+            timer = loop.call_later(pause_s, _resolve, resting)
+            self._resting.add(resting)
+            try:
+                await resting
+            finally:
+                timer.cancel()
+                self._resting.discard(resting)
+        if self.is_closed:
+            raise Closed("the relay was closed before an answer came")
 
     async def ask(
         self,
@@ -132,7 +142,7 @@ class Asking:
         if not self._is_started:
             await self.outbound.start()
             self._is_started = True
-        if self._closing.is_set():
+        if self.is_closed:
             raise Closed("the relay is closed")
         return await self.outbound(call)
 
@@ -162,6 +172,11 @@ class Asking:
                 encoding=self.outbound.codec.name,
             )
         return meta
+
+
+def _resolve(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 class Route(NamedTuple):

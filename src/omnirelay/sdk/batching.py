@@ -1,11 +1,17 @@
-"""Calls made in the same turn of a loop travel together. No timer: a lone call leaves at once."""
+"""Calls made in the same turn of a loop travel together. No timer: a lone call leaves at once.
+
+When many are made in one turn, the first leave while the rest are still being made: then the node
+works on the ones while the callers work on the others.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from omnirelay.mesh.calls import Outcome
 from omnirelay.model import limits
+from omnirelay.rpc.prompt import Prompt
 from omnirelay.sdk.alone import Alone
 
 C = TypeVar("C")
@@ -13,6 +19,9 @@ Answers = asyncio.Future[Sequence[Outcome]]
 
 MESSAGE_BYTES = limits.MESSAGE_BYTES_MAX // 2
 """Sizes are estimates, and the wire has words of its own."""
+EARLY_CALLS = 128
+EARLY_COMMANDS = limits.BATCH_MAX // 2
+"""So many are worth a message of their own, though more may come in the same turn."""
 
 
 class _Asked(Generic[C]):
@@ -30,24 +39,38 @@ class Batcher(Generic[C]):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        send: Callable[[Sequence[C]], Awaitable[Sequence[Outcome]]],
+        send: Callable[[Sequence[C]], Coroutine[Any, Any, Sequence[Outcome]]],
         size: Callable[[C], int] | None = None,
+        *,
+        is_prompt: bool = False,
     ) -> None:
+        """`is_prompt`: `send` needs no task."""
         self._loop = loop
         self._send = send
         self._size = size
+        self._is_prompt = is_prompt
         self._waiting: list[_Asked[C]] = []
+        self._commands = 0
         self._alone = Alone()
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.tasks: set[asyncio.Future[None]] = set()
         """What is under way."""
 
-    async def call(self, commands: Sequence[C]) -> Sequence[Outcome]:
+    def call(self, commands: Sequence[C]) -> Awaitable[Sequence[Outcome]]:
         """One outcome each. What does not fit into one message goes in several."""
+        if self._size is None:
+            size = 0
+        elif len(commands) == 1:
+            size = self._size(commands[0])
+        else:
+            size = sum(map(self._size, commands))
+        if not _fits(len(commands), size):
+            return self._in_parts(commands)
+        if self._alone.may_leave(others_wait=bool(self._waiting)):
+            return self._alone.leave(self._send(commands))
+        return self._add(commands, size)
+
+    async def _in_parts(self, commands: Sequence[C]) -> Sequence[Outcome]:
         sizes = [0] * len(commands) if self._size is None else list(map(self._size, commands))
-        if len(commands) <= limits.BATCH_MAX and sum(sizes) <= MESSAGE_BYTES:
-            if self._alone.may_leave(others_wait=bool(self._waiting)):
-                return await self._alone.leave(self._send(commands))
-            return await self._add(commands, sum(sizes))
         outcomes: list[Outcome] = []
         start, total = 0, 0
         for index, size in enumerate(sizes):
@@ -60,13 +83,20 @@ class Batcher(Generic[C]):
 
     def _add(self, commands: Sequence[C], size: int) -> Answers:
         future: Answers = self._loop.create_future()
-        if not self._waiting:
+        waiting = self._waiting
+        if not waiting:
             self._loop.call_soon(self._go)
-        self._waiting.append(_Asked(commands, size, future))
+        waiting.append(_Asked(commands, size, future))
+        self._commands += len(commands)
+        if len(waiting) >= EARLY_CALLS or self._commands >= EARLY_COMMANDS:
+            self._go()
         return future
 
     def _go(self) -> None:
         waiting, self._waiting = self._waiting, []
+        if not waiting:
+            return  # they left early
+        self._commands = 0
         self._alone.gathered(len(waiting))
         start, count, size = 0, 0, 0
         for index, asked in enumerate(waiting):
@@ -75,12 +105,24 @@ class Batcher(Generic[C]):
                 start, count, size = index, 0, 0
             count += len(asked.commands)
             size += asked.size
-        self._start(waiting[start:])
+        self._start(waiting[start:] if start else waiting)
 
     def _start(self, together: list[_Asked[C]]) -> None:
-        task = self._loop.create_task(self._carry(together))
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        over: asyncio.Future[None]
+        if self._is_prompt:
+            over = self._loop.create_future()
+            self.tasks.add(over)
+            Prompt(self._carry(together), partial(self._over, over)).begin()
+        else:
+            over = self._loop.create_task(self._carry(together))
+            self.tasks.add(over)
+            over.add_done_callback(self.tasks.discard)
+
+    def _over(self, over: "asyncio.Future[None]", _bug: BaseException | None) -> None:
+        """Whoever asked has been told; `close` waits for this."""
+        self.tasks.discard(over)
+        if not over.done():
+            over.set_result(None)
 
     async def _carry(self, together: list[_Asked[C]]) -> None:
         try:

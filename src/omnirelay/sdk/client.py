@@ -90,16 +90,17 @@ class Relay:
             attributes,
             request_id,
         )
-        outcome = await self.one(
-            new_item(
-                payload,
-                delay=delay,
-                priority=priority,
-                max_attempts=max_attempts,
-                lease_duration=lease_duration,
-                peer_id=self.peer_id,
-            )
+        command = new_item(
+            payload,
+            delay=delay,
+            priority=priority,
+            max_attempts=max_attempts,
+            lease_duration=lease_duration,
+            peer_id=self.peer_id,
         )
+        outcome = (await self._link.call((command,)))[0]
+        if isinstance(outcome, OmniRelayError):
+            raise outcome
         assert isinstance(outcome, Accepted)
         return outcome
 

@@ -9,7 +9,7 @@ from omnirelay.lease.options import QueueOptions
 from omnirelay.mesh.keeper import KeepOptions
 from omnirelay.model.errors import InvalidOption
 from omnirelay.model.ports import RandomIds, SystemClock, chance
-from omnirelay.sdk.addresses import Tls, is_node, opener
+from omnirelay.sdk.addresses import is_node, opener
 from omnirelay.sdk.arguments import milliseconds, named, proved
 from omnirelay.sdk.asking import Route
 from omnirelay.sdk.client import Relay
@@ -18,9 +18,11 @@ from omnirelay.sdk.link import BlockingLink, EmbeddedLink, Link
 from omnirelay.sdk.remote import RemoteLink
 from omnirelay.sdk.sync import SyncRelay
 from omnirelay.sdk.threaded import ThreadedLink
+from omnirelay.stores.address import masked
 from omnirelay.stores.memory_positions import MemoryCheckpoints
 from omnirelay.stores.registry import is_journal
 from omnirelay.stores.sqlite_positions import SqliteCheckpoints
+from omnirelay.transports.client_tls import Tls
 
 
 class Connecting:
@@ -59,8 +61,9 @@ def connect(
     retry: float = 30.0,
     positions: str | None = None,
 ) -> Connecting:
-    """`sqlite:///leases.db` or `memory:` embeds a queue in this process; `stream://`, `http://` or
-    `grpc://` (and their TLS forms) call a node, or the next of several parted by commas.
+    """`sqlite:///leases.db`, `memory:` or the address of a journal on a server (`postgres://`,
+    `redis://`) embeds a queue in this process; `stream://`, `http://` or `grpc://` (and their TLS
+    forms) call a node, or the next of several parted by commas.
 
     Embedded: `options` and `keep` are the queue's own; `require` is the least the journal must
     survive (process_kill, power_loss, node_loss), opening fails if the store does not state it.
@@ -229,7 +232,7 @@ class _Opening:
 def _open(url: str, settings: dict[str, Any]) -> Engine:
     if not isinstance(url, str) or not is_journal(url):
         raise InvalidOption(
-            f"cannot connect to {url!r}: use sqlite:///path or memory:, or the address of a node, "
-            f"such as stream://127.0.0.1:7402"
+            f"cannot connect to {masked(str(url))!r}: use sqlite:///path, memory: or another "
+            f"journal, or the address of a node, such as stream://127.0.0.1:7402"
         )
     return Engine.open(url, **settings)

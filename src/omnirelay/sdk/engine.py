@@ -5,54 +5,81 @@ who blocks that loop still keeps its leases (docs/adr/0002).
 """
 
 import asyncio
+import logging
 import os
 import socket
 import threading
-from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from omnirelay.journal.backend import Head, JournalReader
-from omnirelay.journal.checkpoint import Apply, CheckpointingSink
+from omnirelay.journal.backend import Head, JournalReader, JournalSource
+from omnirelay.journal.checkpoint import Apply, CheckpointingSink, CheckpointStore
 from omnirelay.journal.events import Event
-from omnirelay.journal.follower import Follower, FollowerStatus, outside_status, tail
+from omnirelay.journal.follower import POLL_S, Follower, FollowerStatus, outside_status, tail
 from omnirelay.lease.options import QueueOptions
 from omnirelay.mesh.calls import AnyCall
 from omnirelay.mesh.keeper import KeepOptions
-from omnirelay.mesh.rest import ThreadRest, run_now
+from omnirelay.mesh.office import Rank, ReadByAll, first, newest
+from omnirelay.mesh.rest import run_now
 from omnirelay.mesh.shard import Shard
 from omnirelay.mesh.shard_options import ShardOptions
-from omnirelay.model.errors import Closed, InvalidArgument, OmniRelayError
-from omnirelay.model.ports import Clock, Ids, RandomIds, SystemClock
+from omnirelay.model.errors import Closed, InvalidArgument, OmniRelayError, Unavailable
+from omnirelay.model.ports import Clock, Ids, RandomIds, SystemClock, stopwatch
+from omnirelay.sdk.shard_thread import shard_thread
 from omnirelay.sdk.threads import LoopThread
 from omnirelay.stores.registry import Opened, open_address
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+OPENING_S = 20.0
+"""How long a node of a mesh waits for a store that is starting, or choosing a leader of its own."""
+
 
 class Engine:
-    """`open` returns when the shard serves, or raises why it cannot."""
+    """Nothing runs before `start`."""
 
-    def __init__(self, opened: Opened, options: ShardOptions, clock: Clock, ids: Ids) -> None:
+    def __init__(
+        self,
+        opened: Opened,
+        options: ShardOptions,
+        clock: Clock,
+        ids: Ids,
+        *,
+        rank: Rank = first,
+        read_by_all: ReadByAll = newest,
+    ) -> None:
         self._opened = opened
+        self.suspends = opened.suspends
+        """Its store waits for a server: only the shard's own loop can take a turn."""
+        self.has_rivals = options.ttl_ms > 0
+        """Other nodes may own the queue too."""
         self._clock = clock
         self._settled = threading.Event()
+        self._started_at = 0.0
         self._failure: BaseException | None = None
         self._followers_thread: LoopThread | None = None
         self._followers: dict[str, tuple[Follower, Future[None]]] = {}
         self._closed = False
+        name = f"omnirelay-{opened.journal.shard}"
+        self._thread = shard_thread(name, suspends=opened.suspends)
+        self._checkpoints = self._thread.from_elsewhere(opened.checkpoints)
+        """For the followers, which have a thread of their own."""
         self.shard = Shard(
             opened.journal,
             options,
             clock=clock,
             ids=ids,
             slowest=self._slowest,
-            rest=ThreadRest(),
+            rest=self._thread.rest(),
+            rank=rank,
+            read_by_all=read_by_all,
             on_ready=self._settled.set,
             on_trouble=self._give_up_opening,
-        )
-        self._thread = threading.Thread(
-            target=self._run, name=f"omnirelay-{self.shard.name}", daemon=True
         )
 
     @classmethod
@@ -66,6 +93,7 @@ class Engine:
         require: str | None = None,
         node: str | None = None,
     ) -> "Engine":
+        """A queue that nobody else serves."""
         shard_options = ShardOptions(
             node=node or f"{socket.gethostname()}-{os.getpid()}",
             queue=options or QueueOptions(),
@@ -73,28 +101,40 @@ class Engine:
             require=require,
         )
         engine = cls(open_address(url, namespace), shard_options, SystemClock(), RandomIds())
-        engine._thread.start()
-        engine._settled.wait()
-        if engine._failure is not None:
-            engine.close()
-            raise engine._failure
+        engine.start()
         return engine
 
-    def _run(self) -> None:
+    def start(self) -> None:
+        """Blocks until the shard serves, or follows whoever does. Raises why it cannot; in a mesh
+        not before the store had time to come."""
+        self._started_at = stopwatch()
+        self._thread.start(self._run())
+        self._settled.wait()
+        if self._failure is not None:
+            self.close()
+            raise self._failure
+
+    async def _run(self) -> None:
         try:
-            run_now(self.shard.run())
+            await self.shard.run()
         except BaseException as error:
             self._failure = error
             if not isinstance(error, OmniRelayError):
+                log.exception("shard %s ended", self.shard.name)
                 raise
         finally:
             self._settled.set()
 
     def _give_up_opening(self, error: OmniRelayError) -> None:
         """A queue that serves mends itself; one that never did says why to whoever opens it."""
-        if not self._settled.is_set():
-            self._failure = error
-            self.shard.stop()
+        if self._settled.is_set() or self._may_still_open(error):
+            return
+        self._failure = error
+        self.shard.stop()
+
+    def _may_still_open(self, error: OmniRelayError) -> bool:
+        is_early = stopwatch() - self._started_at < OPENING_S
+        return self.has_rivals and is_early and isinstance(error, Unavailable)
 
     async def _slowest(self) -> int | None:
         return await self._opened.checkpoints.slowest(self.shard.name)
@@ -107,7 +147,19 @@ class Engine:
         return self._opened.journal.name
 
     def offer_and_drive(self, call: AnyCall) -> None:
-        self.shard.offer_and_drive(call)
+        if self.suspends:
+            self.shard.offer(call)
+        else:
+            self.shard.offer_and_drive(call)
+
+    def source(self) -> JournalSource:
+        """Its journal, for a reader on a loop of its own."""
+        return self._opened.journal.reader()
+
+    @property
+    def checkpoints(self) -> CheckpointStore:
+        """For use from any other thread."""
+        return self._checkpoints
 
     # -- followers ----------------------------------------------------------------------------
 
@@ -130,7 +182,7 @@ class Engine:
             raise Closed("the relay is closed")
 
     async def _follower(self, name: str, apply: Apply) -> Follower:
-        store = self._opened.checkpoints
+        store = self._checkpoints
         sink = await CheckpointingSink.open(
             name, self.shard.name, store=store, apply=apply, clock=self._clock
         )
@@ -147,7 +199,7 @@ class Engine:
         elif not forget:
             raise InvalidArgument(f"no follower named {name!r} runs")
         if forget:
-            thread.call(self._opened.checkpoints.forget(name, self.shard.name))
+            thread.call(self._checkpoints.forget(name, self.shard.name))
 
     def follower_status(self) -> list[FollowerStatus]:
         return self._thread_of_followers().call(self._statuses())
@@ -160,7 +212,7 @@ class Engine:
         return self._thread_of_followers().call(self._outside())
 
     async def _outside(self) -> list[FollowerStatus]:
-        stored = await self._opened.checkpoints.readers(self.shard.name)
+        stored = await self._checkpoints.readers(self.shard.name)
         others = [one for one in stored if one.name not in self._followers]
         if not others:
             return []
@@ -175,7 +227,7 @@ class Engine:
     ) -> AsyncGenerator[Event]:
         """Committed events; unless `blocking`, read so that the caller's loop never blocks."""
         self._check_open()
-        reader = self._opened.journal.reader()
+        reader: JournalReader = self._opened.journal.reader()
         if reader.blocks and not blocking:
             reader = _OffLoop(reader)
         try:
@@ -185,6 +237,16 @@ class Engine:
                     yield event
         finally:
             await reader.close()
+
+    async def events_apart(self, after: int, *, follow: bool) -> AsyncGenerator[Event]:
+        """The same for a thread that blocks and has no loop, over a store that needs one."""
+        thread = self._thread_of_followers()
+        events = self.events(after, follow=follow)
+        try:
+            while (event := thread.call(_next(events))) is not None:
+                yield event
+        finally:
+            thread.call(_leave(events))
 
     def end_events(self) -> None:
         """Whoever follows events has seen the last of them here, and resumes elsewhere or later."""
@@ -197,27 +259,47 @@ class Engine:
         if self._followers_thread is not None:
             self._followers_thread.stop()
         self.shard.stop()
-        self._thread.join()  # it answers what is in hand and closes the journal before it ends
+        # It answers what is in hand and closes the journal before it ends.
+        self._thread.end(self._opened.checkpoints.close())
         self.shard.bell.close()
-        run_now(self._opened.checkpoints.close())
+
+
+async def _next(events: AsyncGenerator[Event]) -> Event | None:
+    return await anext(events, None)
+
+
+async def _leave(events: AsyncGenerator[Event]) -> None:
+    await events.aclose()
 
 
 class _OffLoop:
-    """A reader that blocks, moved off the loop that awaits it."""
+    """A reader that blocks, moved off the loop that awaits it. Whoever is cancelled leaves its call
+    behind on its thread: the next one, which may be the last, waits for it."""
 
     blocks = False
 
     def __init__(self, reader: JournalReader) -> None:
         self._reader = reader
+        self._busy = threading.Lock()
+
+    async def _aside(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        def run() -> T:
+            with self._busy:
+                return run_now(work())
+
+        return await asyncio.to_thread(run)
 
     async def head(self) -> Head:
-        return await asyncio.to_thread(lambda: run_now(self._reader.head()))
+        return await self._aside(self._reader.head)
 
     async def first(self) -> int:
-        return await asyncio.to_thread(lambda: run_now(self._reader.first()))
+        return await self._aside(self._reader.first)
 
     async def read(self, after: int, limit: int) -> list[bytes]:
-        return await asyncio.to_thread(lambda: run_now(self._reader.read(after, limit)))
+        return await self._aside(lambda: self._reader.read(after, limit))
+
+    async def wait_for_more(self, after: int, timeout_s: float) -> None:
+        await asyncio.sleep(min(timeout_s, POLL_S))  # its looks at the file would block this loop
 
     async def close(self) -> None:
-        await asyncio.to_thread(lambda: run_now(self._reader.close()))
+        await self._aside(self._reader.close)

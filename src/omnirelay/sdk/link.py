@@ -137,6 +137,8 @@ class BlockingLink(_Embedded):
             give_back(self._engine.offer, outcomes[0].leases, ANONYMOUS)
 
     def events(self, after: int, *, follow: bool) -> AsyncIterator[Event]:
+        if self._engine.suspends:
+            return self._engine.events_apart(after, follow=follow)
         return self._engine.events(after, follow=follow, blocking=True)
 
     async def aside(self, work: Callable[[], None]) -> None:

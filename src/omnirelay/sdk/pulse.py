@@ -8,6 +8,7 @@ from omnirelay.mesh import wire
 from omnirelay.mesh.calls import Outcome
 from omnirelay.model.errors import Unavailable
 from omnirelay.model.items import Token
+from omnirelay.rpc.failover import Failover
 from omnirelay.sdk import words
 from omnirelay.sdk.asking import Asking, Route
 from omnirelay.sdk.threads import LoopThread
@@ -35,6 +36,8 @@ class Pulse:
                     "heartbeatBatch", wire.TokenBatchRequest(tokens), wire.TokenBatchResponse
                 )
         except TimeoutError:
+            if isinstance(outbound := self._asking.outbound, Failover):
+                outbound.move_on()  # a node that was stopped does not say so
             raise Unavailable(f"no heartbeat was answered within {timeout_s:.1f} s") from None
         assert response is not None
         return words.token_outcomes(response, tokens)

@@ -18,12 +18,12 @@ from omnirelay.model.errors import (
     TooLarge,
     Unavailable,
 )
-from omnirelay.model.items import check_payload, wire_size
+from omnirelay.model.items import Payload, check_payload, wire_size
 from omnirelay.sdk import words
 from omnirelay.sdk.asking import Asking, Patience
 from omnirelay.sdk.batching import Batcher
 
-C = TypeVar("C", Enqueue, Complete)
+C = TypeVar("C", wire.EnqueueRequest, Complete)
 Send = Callable[[Sequence[C]], Awaitable[list[Outcome]]]
 
 
@@ -35,22 +35,28 @@ class Sender:
         self._asking = asking
         self._prefix = f"{name}."
         self._numbers = numbers
-        self._enqueues = Batcher[Enqueue](loop, self._send_enqueues, _size)
-        self._completes = Batcher[Complete](loop, self._send_completes)
+        is_prompt = asking.is_prompt
+        self._enqueues = Batcher[wire.EnqueueRequest](
+            loop, self._send_enqueues, _size, is_prompt=is_prompt
+        )
+        self._completes = Batcher[Complete](loop, self._send_completes, is_prompt=is_prompt)
 
     @property
-    def tasks(self) -> set["asyncio.Task[None]"]:
+    def tasks(self) -> set["asyncio.Future[None]"]:
         return self._enqueues.tasks | self._completes.tasks
 
     def next_id(self) -> str:
         return f"{self._prefix}{next(self._numbers)}"
 
-    async def call(self, commands: Sequence[Command]) -> Sequence[Outcome]:
+    def call(self, commands: Sequence[Command]) -> Awaitable[Sequence[Outcome]]:
         kinds = {type(command) for command in commands}
-        if kinds == {Enqueue}:
-            return await self._enqueues.call([self._named(one) for one in commands])  # type: ignore[arg-type]
-        if kinds == {Complete}:
-            return await self._completes.call(commands)  # type: ignore[arg-type]
+        if kinds == _ENQUEUES:
+            return self._enqueues.call([self._named(one) for one in commands])  # type: ignore[arg-type]
+        if kinds == _COMPLETES:
+            return self._completes.call(commands)  # type: ignore[arg-type]
+        return self._apart(commands)
+
+    async def _apart(self, commands: Sequence[Command]) -> Sequence[Outcome]:
         if len(commands) == 1:
             return (await self._one(commands[0]),)
         return await asyncio.gather(*map(self.outcome, commands))
@@ -62,13 +68,26 @@ class Sender:
         except OmniRelayError as error:
             return error
 
-    def _named(self, command: Enqueue) -> Enqueue:
+    def _named(self, command: Enqueue) -> wire.EnqueueRequest:
         """With a request id of our own if the caller gave none, so that it can be repeated."""
         payload = command.payload
-        if payload.request_id is not None:
-            return command
-        payload = msgspec.structs.replace(payload, request_id=self.next_id())
-        return msgspec.structs.replace(command, payload=payload)
+        if payload.request_id is None:
+            payload = Payload(
+                payload.resource_type,
+                payload.resource_id,
+                payload.partition_key,
+                payload.payload_encoding,
+                payload.body,
+                payload.attributes,
+                self.next_id(),
+            )
+        return wire.EnqueueRequest(
+            payload,
+            command.delay_ms,
+            command.priority,
+            command.max_attempts,
+            command.lease_duration_ms,
+        )
 
     # -- one by one ---------------------------------------------------------------------------
 
@@ -112,34 +131,38 @@ class Sender:
 
     # -- many at a time -----------------------------------------------------------------------
 
-    async def _send_enqueues(self, commands: Sequence[Enqueue]) -> Sequence[Outcome]:
-        return await self._all(commands, self._ask_enqueues)
+    async def _send_enqueues(self, items: Sequence[wire.EnqueueRequest]) -> Sequence[Outcome]:
+        return await self._all(items, self._ask_enqueues)
 
-    async def _ask_enqueues(self, commands: Sequence[Enqueue]) -> list[Outcome]:
-        if len(commands) == 1:
-            found: list[Outcome] = [await self._ask_enqueue(commands[0])]
+    async def _ask_enqueues(self, items: Sequence[wire.EnqueueRequest]) -> list[Outcome]:
+        if len(items) == 1:
+            found: list[Outcome] = [await self._ask_enqueue(items[0])]
         else:
-            request = wire.EnqueueBatchRequest(tuple(map(words.enqueue_request, commands)))
+            request = wire.EnqueueBatchRequest(tuple(items))
             many = await self._asking.ask("enqueueBatch", request, wire.EnqueueBatchResponse)
             assert many is not None
             found = words.enqueue_outcomes(many)
-        return [self._as_first(*pair) for pair in zip(commands, found, strict=True)]
+        return [
+            self._as_first(item, outcome)
+            if isinstance(outcome, Accepted) and outcome.duplicate
+            else outcome
+            for item, outcome in zip(items, found, strict=True)
+        ]
 
-    async def _ask_enqueue(self, command: Enqueue) -> Outcome:
-        request = words.enqueue_request(command)
+    async def _ask_enqueue(self, item: wire.EnqueueRequest) -> Outcome:
         try:
-            accepted = await self._asking.ask("enqueue", request, wire.EnqueueResponse)
+            accepted = await self._asking.ask("enqueue", item, wire.EnqueueResponse)
         except TooLarge:
-            check_payload(command.payload)  # what is wrong is rather the item than the message
+            assert item.payload is not None
+            check_payload(item.payload)  # what is wrong is rather the item than the message
             raise
         assert accepted is not None
         return words.accepted(accepted)
 
-    def _as_first(self, command: Enqueue, outcome: Outcome) -> Outcome:
+    def _as_first(self, item: wire.EnqueueRequest, outcome: Accepted) -> Outcome:
         """An item under a request id of ours can only be a duplicate of itself."""
-        if not isinstance(outcome, Accepted) or not outcome.duplicate:
-            return outcome
-        if not (command.payload.request_id or "").startswith(self._prefix):
+        assert item.payload is not None
+        if not (item.payload.request_id or "").startswith(self._prefix):
             return outcome
         return msgspec.structs.replace(outcome, duplicate=False)
 
@@ -198,5 +221,9 @@ def _is_about_the_command(error: OmniRelayError) -> bool:
     )
 
 
-def _size(command: Enqueue) -> int:
-    return wire_size(command.payload)
+def _size(item: wire.EnqueueRequest) -> int:
+    assert item.payload is not None
+    return wire_size(item.payload)
+
+
+_ENQUEUES, _COMPLETES = {Enqueue}, {Complete}

@@ -13,6 +13,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+ONCE_MORE_S = 1.0
+"""A client may swallow a cancellation that comes while it connects; Redis' has done so."""
+
+
+async def _cancelled(tasks: "set[asyncio.Task[Any]]") -> None:
+    """Any: nobody asks any more what they would have given."""
+    for task in tasks:
+        task.cancel()
+    ended, _ = await asyncio.wait(tasks, timeout=ONCE_MORE_S)
+    for task in ended:
+        if not task.cancelled():
+            task.exception()  # looked at, so that nobody complains of it
+
+
 class LoopThread:
     """Runs until `stop`. A daemon: a program that just ends loses nothing acknowledged."""
 
@@ -26,10 +40,8 @@ class LoopThread:
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
-        pending = asyncio.all_tasks(self.loop)
-        for task in pending:
-            task.cancel()
-        self.loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+        while pending := asyncio.all_tasks(self.loop):
+            self.loop.run_until_complete(_cancelled(pending))
         self.loop.close()
 
     def start(self, work: Coroutine[Any, Any, T]) -> "Future[T]":

@@ -14,16 +14,6 @@ from omnirelay.model.items import Token, to_ms
 from omnirelay.rpc.status import ErrorBody, error_of
 
 
-def enqueue_request(command: commands.Enqueue) -> wire.EnqueueRequest:
-    return wire.EnqueueRequest(
-        command.payload,
-        command.delay_ms,
-        command.priority,
-        command.max_attempts,
-        command.lease_duration_ms,
-    )
-
-
 def accepted(response: wire.EnqueueResponse) -> answers.Accepted:
     stats = response.stats
     return answers.Accepted(

@@ -18,6 +18,7 @@ from omnirelay.rpc.headers import ENCODING, Headers, codec_of, meta_of, reply_he
 from omnirelay.rpc.meta import Certificate, Reply, Request, RequestMeta, Response, Stream
 from omnirelay.rpc.procedure import Handler
 from omnirelay.transports.grpc_errors import code_of, details_of, trailers_of
+from omnirelay.transports.grpc_peers import Peers, address_of
 from omnirelay.transports.grpc_service import EMPTY_KEY, STREAM_MARK
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     certificate_of: Callable[[Context], Certificate | None]
     first_message_s: float
     """How long a caller may keep a call open before it says what it wants."""
+    peers: Peers
 
 
 class Call:
@@ -60,8 +62,9 @@ class Call:
     async def one(self, _messages: object, context: Context) -> bytes:
         """For kinds with one answer."""
         try:
-            request = await self._request(context)
-            response = _single(await self._around.handler(request))
+            with self._around.peers.calling(context.peer()):
+                request = await self._request(context)
+                response = _single(await self._around.handler(request))
             context.set_trailing_metadata(_trailers(request.meta, response))
         except OmniRelayError as error:
             refusal = error
@@ -75,11 +78,12 @@ class Call:
 
     async def many(self, _messages: object, context: Context) -> None:
         try:
-            request = await self._request(context)
-            messages = _several(await self._around.handler(request))
-            # Now, not with the first message: an accepted stream may be silent for long.
-            await context.send_initial_metadata(_opening(request.meta))
-            await _send(messages, context)
+            with self._around.peers.calling(context.peer()):
+                request = await self._request(context)
+                messages = _several(await self._around.handler(request))
+                # Now, not with the first message: an accepted stream may be silent for long.
+                await context.send_initial_metadata(_opening(request.meta))
+                await _send(messages, context)
         except OmniRelayError as error:
             refusal = error
         except grpc.aio.BaseError:
@@ -129,15 +133,6 @@ class Call:
         if meta.expires_ms is not None and meta.expires_ms <= ends:
             return meta
         return msgspec.structs.replace(meta, expires_ms=ends)
-
-
-def address_of(peer: str) -> str:
-    """The host of `ipv4:10.0.0.7:55012` or `ipv6:%5B::1%5D:55012`; empty for a Unix socket."""
-    family, _, rest = peer.partition(":")
-    if family not in ("ipv4", "ipv6"):
-        return ""
-    host = rest.rpartition(":")[0]
-    return host.replace("%5B", "").replace("%5D", "").strip("[]")
 
 
 async def _incoming(context: Context) -> AsyncIterator[bytes]:

@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError, Message
 from omnirelay.model.errors import InvalidArgument
 from omnirelay.rpc.codec import JSON
 from omnirelay.transports.grpc_shapes import Shape, Shapes
-from omnirelay.transports.proto import resource_lease_pb2
+from omnirelay.transports.proto import replication_pb2, resource_lease_pb2
 
 T = TypeVar("T")
 _AS_THEY_ARE = (bytes, datetime)
@@ -67,3 +67,4 @@ def messages_of(module: ModuleType) -> list[type[Message]]:
 
 
 PROTO = ProtoCodec(messages_of(resource_lease_pb2))
+HUB_PROTO = ProtoCodec(messages_of(replication_pb2))

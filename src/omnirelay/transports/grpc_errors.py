@@ -85,7 +85,7 @@ def refusal_of(
 
 def _of_grpc(code: grpc.StatusCode, details: str) -> OmniRelayError:
     if code is grpc.StatusCode.UNAVAILABLE:
-        sent_nothing = details.startswith(_NEVER_LEFT)
+        sent_nothing = details.startswith(NEVER_LEFT)
         return Unavailable(details) if sent_nothing else OutcomeUnknown(details)
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in details:
         return TooLarge(details)
@@ -97,7 +97,7 @@ def _of_grpc(code: grpc.StatusCode, details: str) -> OmniRelayError:
 
 
 # How gRPC words a connection that never was: no address, nobody listening, no common TLS.
-_NEVER_LEFT = (
+NEVER_LEFT = (
     "failed to connect",
     "DNS resolution failed",
     "Name resolution failed",

@@ -17,8 +17,11 @@ from omnirelay.rpc.procedure import Handler, Kind, Registry
 from omnirelay.transports.grpc_call import Call, Context, Surroundings
 from omnirelay.transports.grpc_health import Health, Reflection
 from omnirelay.transports.grpc_listener import Listener
+from omnirelay.transports.grpc_loop import lasting_loop
+from omnirelay.transports.grpc_peers import Peers
 from omnirelay.transports.grpc_service import NAMESPACE, RESOURCE_LEASE, TypedService
 from omnirelay.transports.grpc_tls import ServerSecrets, TlsSource
+from omnirelay.transports.per_address import PerAddress
 
 _MANY_ANSWERS = (Kind.SERVER_STREAM, Kind.DUPLEX)
 _MANY_QUESTIONS = (Kind.CLIENT_STREAM, Kind.DUPLEX)
@@ -44,7 +47,8 @@ class GrpcInbound:
     must know before it calls.
 
     `read_certificate` describes a client certificate (DER) that TLS has verified, or refuses it.
-    `is_well` is what health checks are told.
+    `is_well` is what health checks are told. `per_address` bounds the connections of one address
+    that have calls under way: gRPC does not show the others.
     """
 
     name = "grpc"
@@ -62,6 +66,7 @@ class GrpcInbound:
         services: Sequence[TypedService] = (RESOURCE_LEASE,),
         calls_max: int = limits.WAITERS_MAX,
         first_message_s: float = 30.0,
+        per_address: PerAddress | None = None,
         is_well: Callable[[], bool] = lambda: True,
     ) -> None:
         self._handler = handler
@@ -73,6 +78,7 @@ class GrpcInbound:
         self._services = tuple(services)
         self._calls_max = calls_max
         self._first_message_s = first_message_s
+        self._peers = Peers(per_address)
         self._health = Health([service.name for service in services], is_well)
         self._listener: Listener | None = None
         self._read = read_certificate
@@ -106,15 +112,16 @@ class GrpcInbound:
 
     def _build(self) -> grpc.aio.Server:
         around = Surroundings(
-            self._handler, self._clock, self._certificate_of, self._first_message_s
+            self._handler, self._clock, self._certificate_of, self._first_message_s, self._peers
         )
         names = [service.name for service in self._services]
         routes = Routes(around, self._services, self._registry)
-        return grpc.aio.server(
-            handlers=(self._health.handler(), Reflection(names), routes),
-            options=OPTIONS,
-            maximum_concurrent_rpcs=self._calls_max,
-        )
+        with lasting_loop():
+            return grpc.aio.server(
+                handlers=(self._health.handler(), Reflection(names), routes),
+                options=OPTIONS,
+                maximum_concurrent_rpcs=self._calls_max,
+            )
 
     def _credentials(self) -> grpc.ServerCredentials | None:
         return None if self._secrets is None else self._secrets.credentials()

@@ -1,7 +1,7 @@
 """The caller's end of a gRPC stream."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from types import TracebackType
 from typing import Any
 
@@ -18,7 +18,7 @@ def raise_if_cut_off() -> None:
     task's own end, and must not look like it."""
     task = asyncio.current_task()
     if task is None or task.cancelling() == 0:
-        raise OutcomeUnknown("the outbound was stopped while the call was under way")
+        raise OutcomeUnknown("the connection was stopped while the call was under way")
 
 
 class Messages(AsyncGenerator[bytes, None]):
@@ -33,10 +33,7 @@ class Messages(AsyncGenerator[bytes, None]):
         *,
         timeout_s: float | None,
         metadata: tuple[tuple[str, str], ...],
-        on_cut: Callable[[], None],
     ) -> None:
-        """`on_cut` hears of a call that is given up before its end."""
-        self._on_cut = on_cut
         self._failure: Exception | None = None
         self._pump: asyncio.Task[None] | None = None
         # Any: bytes both ways, and one of two kinds of call.
@@ -49,10 +46,6 @@ class Messages(AsyncGenerator[bytes, None]):
             self._call = duplex(timeout=timeout_s, metadata=metadata)
             self._pump = asyncio.create_task(self._say(request.inbound))
 
-    @property
-    def is_over(self) -> bool:
-        return bool(self._call.done())
-
     async def opening(self) -> list[tuple[str, str | bytes]]:
         """The metadata the answers began with; empty for one that was refused."""
         try:
@@ -61,12 +54,9 @@ class Messages(AsyncGenerator[bytes, None]):
             await self._raise_why_cancelled()
             raise
 
-    async def only(self) -> bytes:
-        """The one answer of a call that turns out to have one."""
-        try:
-            return await anext(self)
-        except StopAsyncIteration:
-            raise OutcomeUnknown("the call ended well, without an answer") from None
+    async def only(self) -> bytes | None:
+        """The one answer of a call that turns out to have one. None: it ended well without."""
+        return await anext(self, None)
 
     async def trailers(self) -> Any:
         try:
@@ -100,8 +90,6 @@ class Messages(AsyncGenerator[bytes, None]):
         raise typ if isinstance(typ, BaseException) else typ()
 
     async def aclose(self) -> None:
-        if not self.is_over:
-            self._on_cut()
         self._call.cancel()
         if self._pump is not None and not self._pump.done():
             self._pump.cancel()

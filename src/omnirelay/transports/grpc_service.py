@@ -6,8 +6,8 @@ import msgspec
 from google.protobuf.descriptor import ServiceDescriptor
 
 from omnirelay.rpc.codec import Codec
-from omnirelay.transports.grpc_codec import PROTO
-from omnirelay.transports.proto import resource_lease_pb2
+from omnirelay.transports.grpc_codec import HUB_PROTO, PROTO
+from omnirelay.transports.proto import replication_pb2, resource_lease_pb2
 
 NAMESPACE: Final = "rpc-namespace"
 EMPTY_KEY: Final = "rpc-empty"
@@ -48,4 +48,9 @@ RESOURCE_LEASE = TypedService(
     resource_lease_pb2.DESCRIPTOR.services_by_name["ResourceLease"],
     namespace="resourcelease",
     codec=PROTO,
+)
+REPLICATION_HUB = TypedService(
+    replication_pb2.DESCRIPTOR.services_by_name["ReplicationHub"],
+    namespace="hub",
+    codec=HUB_PROTO,
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from keyword import iskeyword
 from typing import Any, Final, cast
 
@@ -137,7 +138,7 @@ class Shapes:
             each = self._way_of_struct(kind, field.name, element, proto)
             assert each.write is not None
             assert each.read is not None
-            return Way(write=_all_of(each.write), read=_all_of(each.read), zero=zero)
+            return Way(write=_each_once(each.write), read=_all_of(each.read), zero=zero)
         return Way(write=_not_empty(field.name) if nullable else None, read=list, zero=zero)
 
 
@@ -166,6 +167,25 @@ def _all_of(each: Convert) -> Convert:
     return lambda values: [each(value) for value in values]
 
 
+def _each_once(each: Convert) -> Convert:
+    """Of a value that stands there many times in a row, such as the good result of a batch, one
+    conversion is enough: the message copies what it is given."""
+
+    def write(values: Any) -> list[Any]:
+        written: list[Any] = []
+        last, made = _NOTHING, None
+        for value in values:
+            if value is not last:
+                last, made = value, each(value)
+            written.append(made)
+        return written
+
+    return write
+
+
+_NOTHING: Final = object()
+
+
 def _not_empty(name: str) -> Convert:
     def write(values: Any) -> Any:
         if not values:
@@ -175,6 +195,7 @@ def _not_empty(name: str) -> Convert:
     return write
 
 
+@lru_cache(maxsize=1024)
 def _to_timestamp(time: datetime) -> Fields:
     since = time - EPOCH  # a time without a zone is refused here
     return {"seconds": since.days * 86400 + since.seconds, "nanos": since.microseconds * 1000}

@@ -5,9 +5,8 @@ from collections.abc import Callable
 import grpc
 
 from omnirelay.model.errors import InvalidOption
+from omnirelay.transports.client_tls import Pem
 
-Pem = tuple[bytes | None, bytes | None, bytes | None]
-"""Key, certificate chain, authority."""
 TlsSource = Callable[[], Pem]
 """Gives what to use now. For a listener the authority is the one that signs its clients; naming it
 makes a client certificate required, since gRPC in Python cannot ask for one without insisting."""
@@ -47,8 +46,8 @@ class ServerSecrets:
         return made, authority is not None
 
 
-def channel_credentials(source: TlsSource) -> grpc.ChannelCredentials:
-    key, chain, authority = source()
+def channel_credentials(pem: Pem) -> grpc.ChannelCredentials:
+    key, chain, authority = pem
     if (key is None) != (chain is None):
         raise InvalidOption("a client certificate needs both its chain and its key")
     return grpc.ssl_channel_credentials(authority, key, chain)

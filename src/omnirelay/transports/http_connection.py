@@ -79,12 +79,14 @@ class Connection(asyncio.Protocol):
         self._der = secured.getpeercert(binary_form=True) if secured is not None else None
         self._deadline = self._loop.time() + self.options.head_s
         self._task = self._loop.create_task(self._serve())
-        if not self._traffic.add(self, self._task):
-            self._refuse(Overloaded("too many connections, come back later"))
+        try:
+            self._traffic.add(self, self._task)
+        except Overloaded as error:
+            self._refuse(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_over = True
-        self._traffic.connections.discard(self)
+        self._traffic.remove(self)
         for exchange in self._queue:
             exchange.release()
         if self._task is not None:

@@ -14,6 +14,7 @@ from omnirelay.transports.http_docs import Description
 from omnirelay.transports.http_options import HttpOptions
 from omnirelay.transports.http_pages import Page, Pages
 from omnirelay.transports.http_traffic import Traffic
+from omnirelay.transports.per_address import PerAddress
 
 
 class HttpInbound:
@@ -35,6 +36,7 @@ class HttpInbound:
         pages: Mapping[str, Page] | None = None,
         version: str = "1",
         options: HttpOptions | None = None,
+        per_address: PerAddress | None = None,
     ) -> None:
         """A client certificate that `tls` has verified is read by `read_certificate`: whom it
         proves is no matter of wires. `/openapi.json` and `/docs` are there without being named in
@@ -44,7 +46,7 @@ class HttpInbound:
         self._tls = tls
         self._read_certificate = read_certificate
         self._options = options or HttpOptions()
-        self._traffic = Traffic(self._options, clock)
+        self._traffic = Traffic(self._options, clock, per_address)
         described = Description(registry, title="OmniRelay", version=version)
         shown = {**described.pages(), **(pages or {})}
         self._calls = HttpCalls(handler, registry, Pages(shown), self._traffic, clock)

@@ -2,7 +2,6 @@
 
 import asyncio
 import io
-import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from urllib.parse import quote, urlsplit
@@ -29,6 +28,7 @@ from omnirelay.rpc import headers as names
 from omnirelay.rpc.codec import JSON, Codec
 from omnirelay.rpc.meta import Reply, Request, Response, Stream
 from omnirelay.rpc.status import ErrorBody, error_of
+from omnirelay.transports.client_tls import ContextSource
 from omnirelay.transports.http_events import CONTENT_TYPE, ERROR, EventReader
 
 _SCHEMES = ("http", "https")
@@ -62,13 +62,14 @@ class HttpOutbound:
         *,
         clock: Clock,
         headers: Mapping[str, str] | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: ContextSource | None = None,
         codec: Codec = JSON,
         connect_s: float = 5.0,
         connections: int = 100,
     ) -> None:
         """`headers` go with every call, such as an authorization. Calls beyond `connections` wait
-        for a free one."""
+        for a free one. `tls` is asked with every call: what it gives is part of what a connection
+        is kept under, so one that was made with something else is not used again."""
         _check_address(url)
         self.url = url.rstrip("/")
         self.codec = codec
@@ -88,7 +89,6 @@ class HttpOutbound:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=self._connections,
-                ssl=self._tls if self._tls is not None else True,
                 keepalive_timeout=30,  # shorter than any node's, so that a call meets no closed one
             ),
             headers=self._headers,
@@ -130,6 +130,7 @@ class HttpOutbound:
                 data=_body_of(request),
                 headers=_headers_of(request, ttl_ms),
                 allow_redirects=False,
+                ssl=True if self._tls is None else self._tls(),
             )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise Unavailable(f"{self.url} cannot be reached: {error}") from error

@@ -4,12 +4,16 @@ import asyncio
 from email.utils import formatdate
 from typing import Protocol
 
+from omnirelay.model.errors import Overloaded
 from omnirelay.model.ports import Clock
 from omnirelay.transports.http_options import HttpOptions
+from omnirelay.transports.per_address import PerAddress
 
 
 class Member(Protocol):
     """A connection, as far as all of them have something in common."""
+
+    address: str
 
     def sweep(self, now: float) -> None: ...
 
@@ -19,9 +23,14 @@ class Member(Protocol):
 
 
 class Traffic:
-    def __init__(self, options: HttpOptions, clock: Clock) -> None:
+    def __init__(
+        self, options: HttpOptions, clock: Clock, per_address: PerAddress | None = None
+    ) -> None:
         self.options = options
         self.connections: set[Member] = set()
+        self._refused: set[Member] = set()
+        """Those of them that are only told so, and soon gone: they take no place of others."""
+        self._per_address = per_address
         self.calls = 0
         self.body_bytes = 0
         self.is_draining = False
@@ -30,13 +39,26 @@ class Traffic:
         self._tasks: set[asyncio.Task[None]] = set()
         self._quiet: asyncio.Future[None] | None = None
 
-    def add(self, connection: Member, task: asyncio.Task[None]) -> bool:
-        """False for one too many, which may only be told so."""
+    def add(self, connection: Member, task: asyncio.Task[None]) -> None:
+        """Raises Overloaded for one too many, which may only be told so."""
         # A task is kept here until it is done: its connection may be gone while it still cleans up.
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         self.connections.add(connection)
-        return len(self.connections) <= self.options.connections_max and not self.is_draining
+        self._refused.add(connection)
+        taken = len(self.connections) - len(self._refused)
+        if taken >= self.options.connections_max or self.is_draining:
+            raise Overloaded("too many connections, come back later")
+        if self._per_address is not None:
+            self._per_address.enter(connection.address)
+        self._refused.discard(connection)
+
+    def remove(self, connection: Member) -> None:
+        self.connections.discard(connection)
+        if connection in self._refused:
+            self._refused.discard(connection)
+        elif self._per_address is not None:
+            self._per_address.leave(connection.address)
 
     def enter(self) -> None:
         self.calls += 1

@@ -22,7 +22,7 @@ from omnirelay.transports.stream_frames import (
     ReplyFrame,
 )
 from omnirelay.transports.stream_meta import Greeting
-from omnirelay.transports.stream_traffic import CALL_BYTES, Share
+from omnirelay.transports.stream_traffic import CALL_BYTES, Running, Share
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Call:
         "id",
         "incoming",
         "outgoing",
-        "task",
+        "running",
     )
 
     def __init__(self, line: Line, frame: CallFrame, cost: int, kind: Kind | None) -> None:
@@ -67,7 +67,7 @@ class Call:
         if kind in _SENDING:
             self.incoming = Incoming(frame.id, line.send, line.share.give)
         self.outgoing: Outgoing | None = None
-        self.task: asyncio.Task[None] | None = None
+        self.running: Running | None = None
         self._line = line
         self._frame = frame
         self._cost = cost
@@ -77,19 +77,23 @@ class Call:
     def drop(self) -> None:
         """Nobody waits for the answer any more."""
         self._is_wanted = False
-        if self.task is not None:
-            self.task.cancel()
+        if self.running is not None:
+            self.running.cancel()
 
     def refuse(self, error: OmniRelayError) -> None:
         """End it now, whatever it was about to say."""
         self._say(ErrorFrame(self.id, body_of(error)))
         self.drop()
 
-    async def serve(self, handler: Handler) -> None:
+    def read(self) -> Request:
+        """Raises InvalidArgument or TooLarge for headers that cannot be meant."""
+        frame = self._frame
+        meta = self._line.greeting.meta(frame, is_known=self._kind is not None)
+        return Request(meta, frame.body, codec_of(meta), self.incoming)
+
+    async def serve(self, handler: Handler, request: Request) -> None:
         try:
-            frame = self._frame
-            meta = self._line.greeting.meta(frame, is_known=self._kind is not None)
-            reply = await handler(Request(meta, frame.body, codec_of(meta), self.incoming))
+            reply = await handler(request)
             if isinstance(reply, Response):
                 self._answer(reply)
             else:
@@ -136,15 +140,12 @@ class Call:
         if self._is_wanted:
             self._line.send(frame)
 
-    def ended(self, task: "asyncio.Task[None]") -> None:
+    def ended(self, bug: BaseException | None) -> None:
         """A bug is told without its text, as by the middleware that should have caught it."""
-        self.task = None  # it leads back here, and bodies would wait for the garbage collector
+        self.running = None  # it leads back here, and bodies would wait for the garbage collector
         self._line.share.give(self._cost)
         if self.incoming is not None:
             self.incoming.drop()
-        if task.cancelled():
-            return
-        bug = task.exception()
-        if bug is not None:
+        if bug is not None and not isinstance(bug, asyncio.CancelledError):
             log.error("a call of %.200r failed", self._frame.procedure, exc_info=bug)
             self._say(ErrorFrame(self.id, body_of(OmniRelayError("internal error"))))

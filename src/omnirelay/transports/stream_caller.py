@@ -23,6 +23,7 @@ from omnirelay.transports.stream_frames import (
     pack,
 )
 
+LONG_BYTES = 4 << 10
 _LOST = "the connection was lost before an answer came: the call may or may not have happened"
 
 
@@ -167,7 +168,10 @@ class CallerConnection(asyncio.Protocol):
             # One turn later than need be: what a caller asks next, such as the lease that follows
             # a completion, then travels in the same write and meets the same commit.
             self.loop.call_soon(self.loop.call_soon, self._flush)
-        self._out.append(pack(frame))
+        packed = pack(frame)
+        self._out.append(packed)
+        if len(packed) >= LONG_BYTES:
+            self._flush()  # it is worth a write of its own
 
     @property
     def is_writable(self) -> bool:

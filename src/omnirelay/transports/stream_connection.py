@@ -8,8 +8,9 @@ from typing import Protocol, cast
 from omnirelay.model import limits
 from omnirelay.model.errors import InvalidArgument, OmniRelayError, Overloaded, Unavailable
 from omnirelay.model.ports import Clock
-from omnirelay.rpc.meta import Certificate
+from omnirelay.rpc.meta import Certificate, Request
 from omnirelay.rpc.procedure import Handler, Kind
+from omnirelay.rpc.prompt import Prompt
 from omnirelay.rpc.status import body_of
 from omnirelay.transports.stream_call import Call
 from omnirelay.transports.stream_frames import (
@@ -37,7 +38,9 @@ from omnirelay.transports.stream_traffic import CALL_BYTES, Share, Traffic
 
 PROGRESS_BYTES = 64 << 10
 """So much of an unfinished frame counts as a sign of life; a byte now and then does not."""
-FLUSH_BYTES = 256 << 10
+FLUSH_BYTES = 64 << 10
+"""More than this does not wait for the rest of what is said in this turn: its caller reads it
+meanwhile."""
 _CALLS_MAX = limits.CALLS_PER_CONNECTION_MAX
 _FULL = "this node holds too much for its callers: come again"
 
@@ -51,6 +54,10 @@ class Host(Protocol):
     traffic: Traffic
     hello_ms: int
     silence_ms: int
+
+    @property
+    def prompt(self) -> Callable[[Request], Handler | None]:
+        """The way for a call that needs no task, if it is one."""
 
     def kind_of(self, procedure: str) -> Kind | None:
         """None for one that is not served here."""
@@ -66,10 +73,11 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._greeting: Greeting | None = None
         self._certificate: Certificate | None = None
-        self._address = ""
+        self.address = ""
         self._calls: dict[int, Call] = {}
         self._last_id: int | None = None
         self._out: list[bytes] = []
+        self._out_bytes = 0
         self._unsent = 0
         self._partial = 0
         self._fresh = 0
@@ -87,11 +95,9 @@ class Connection(asyncio.Protocol):
         # Not asserted: the transports of other loops, such as uvloop's, are no subclass of it.
         self._transport = transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
-        self._address = peer[0] if isinstance(peer, tuple) else ""
-        if not self._host.traffic.admit(self):
-            self.abort(Overloaded("this node takes no more connections"))
-            return
+        self.address = peer[0] if isinstance(peer, tuple) else ""
         try:
+            self._host.traffic.admit(self)
             self._certificate = self._proved(transport)
         except OmniRelayError as error:
             self.abort(error)
@@ -156,9 +162,10 @@ class Connection(asyncio.Protocol):
     # -- frames -------------------------------------------------------------------------------
 
     def _take(self, frame: FromCaller) -> None:
+        if type(frame) is CallFrame and self._greeting is not None:
+            self._begin(frame)
+            return
         match frame:
-            case CallFrame() if self._greeting is not None:
-                self._begin(frame)
             case Hello() if self._greeting is None:
                 self._greet(frame)
             case _ if self._greeting is None:
@@ -200,7 +207,7 @@ class Connection(asyncio.Protocol):
         self._greeting = Greeting(
             hello,
             clock=self._host.clock,
-            address=self._address,
+            address=self.address,
             certificate=self._certificate,
         )
         self._splitter.bytes_max = limits.MESSAGE_BYTES_MAX + OVERHEAD_BYTES
@@ -216,9 +223,25 @@ class Connection(asyncio.Protocol):
             return
         kind = self._host.kind_of(frame.procedure)
         call = calls[frame.id] = Call(self, frame, cost, kind)
-        task = call.task = self._loop.create_task(call.serve(self._host.handler))
-        self._host.traffic.tasks.add(task)
-        task.add_done_callback(partial(self._ended, call))
+        try:
+            request = call.read()
+        except OmniRelayError as error:
+            call.refuse(error)
+            self._over(call, None)
+            return
+        prompt = self._host.prompt(request)
+        if prompt is None:
+            self._start(call, request)
+            return
+        running = call.running = Prompt(call.serve(prompt, request), partial(self._over, call))
+        self._host.traffic.under_way.add(running)
+        running.begin()
+
+    def _start(self, call: Call, request: Request) -> None:
+        task = self._loop.create_task(call.serve(self._host.handler, request))
+        call.running = task
+        self._host.traffic.under_way.add(task)
+        task.add_done_callback(partial(self._task_over, call))
 
     def _refusal(self) -> OmniRelayError:
         if self._is_leaving:
@@ -227,10 +250,14 @@ class Connection(asyncio.Protocol):
             return Overloaded(f"{_CALLS_MAX} calls are under way on this connection")
         return Overloaded(_FULL)
 
-    def _ended(self, call: Call, task: "asyncio.Task[None]") -> None:
-        self._host.traffic.tasks.discard(task)
+    def _task_over(self, call: Call, task: "asyncio.Task[None]") -> None:
+        self._over(call, None if task.cancelled() else task.exception())
+
+    def _over(self, call: Call, bug: BaseException | None) -> None:
+        if call.running is not None:
+            self._host.traffic.ended(call.running)
         self._calls.pop(call.id, None)
-        call.ended(task)
+        call.ended(bug)
 
     @property
     def greeting(self) -> Greeting:
@@ -247,7 +274,8 @@ class Connection(asyncio.Protocol):
         if not self._out and not is_alone:
             self._loop.call_soon(self._flush)
         self._out.append(packed)
-        if is_alone or len(packed) > FLUSH_BYTES:
+        self._out_bytes += len(packed)
+        if is_alone or self._out_bytes > FLUSH_BYTES:
             self._flush()
 
     @property
@@ -258,7 +286,7 @@ class Connection(asyncio.Protocol):
         await self._can_write.wait()
 
     def _flush(self) -> None:
-        out, self._out = self._out, []
+        out, self._out, self._out_bytes = self._out, [], 0
         if self._transport is None or not out or self._closing_since_ms is not None:
             return
         self._transport.write(b"".join(out))

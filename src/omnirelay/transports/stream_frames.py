@@ -17,6 +17,8 @@ VERSION: Final = 1
 LENGTH_BYTES: Final = 4
 OVERHEAD_BYTES: Final = limits.HEADER_BYTES_MAX + 1024
 """What a frame may add to its body; also the largest hello."""
+COPIED_BYTES: Final = 64 << 10
+"""To copy what is no longer than this costs less than to look at it in place."""
 
 Pairs = Annotated[dict[str, str], Meta(max_length=10 * limits.HEADERS_MAX)]
 """Headers. A few too many are refused by name; a map that is far longer is not even built, since it
@@ -163,28 +165,36 @@ class Splitter(Generic[F]):
         """Raises TooLarge before a frame beyond the limit is read, InvalidArgument for one that is
         none. After either nothing that follows can be trusted: close the connection."""
         buffer = self._buffer
-        buffer += data
-        start = 0
+        source: bytes | bytearray = data
+        if buffer:
+            buffer += data
+            source = buffer
+        start, end = 0, len(source)
         try:
-            while len(buffer) - start >= LENGTH_BYTES:
-                size = int.from_bytes(buffer[start : start + LENGTH_BYTES])
+            while end - start >= LENGTH_BYTES:
+                size = int.from_bytes(source[start : start + LENGTH_BYTES])
                 if size > self.bytes_max:
                     raise TooLarge(f"a frame of {size} bytes; the limit is {self.bytes_max}")
-                end = start + LENGTH_BYTES + size
-                if len(buffer) < end:
+                after = start + LENGTH_BYTES + size
+                if end < after:
                     break
-                yield self._unpack(start + LENGTH_BYTES, end)
-                start = end
+                yield self._unpack(source, start + LENGTH_BYTES, after)
+                start = after
         finally:
-            del buffer[:start]
+            if source is buffer:
+                del buffer[:start]
+            elif start < end:
+                buffer += source[start:]
 
     def clear(self) -> None:
         """Forget what is unfinished; for who will read nothing more."""
         self._buffer = bytearray()
 
-    def _unpack(self, start: int, end: int) -> F:
-        with memoryview(self._buffer) as view, view[start:end] as body:
-            try:
+    def _unpack(self, source: bytes | bytearray, start: int, end: int) -> F:
+        try:
+            if end - start <= COPIED_BYTES:
+                return self._decoder.decode(source[start:end])
+            with memoryview(source) as view, view[start:end] as body:
                 return self._decoder.decode(body)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                raise InvalidArgument(f"not a frame that belongs here: {error}") from None
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise InvalidArgument(f"not a frame that belongs here: {error}") from None

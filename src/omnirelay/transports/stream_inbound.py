@@ -10,8 +10,10 @@ from typing import Any
 from omnirelay.model import limits
 from omnirelay.model.errors import InvalidOption, Unavailable
 from omnirelay.model.ports import Clock
-from omnirelay.rpc.meta import Certificate
+from omnirelay.rpc.dispatcher import Dispatcher
+from omnirelay.rpc.meta import Certificate, Request
 from omnirelay.rpc.procedure import Handler, Kind, Registry
+from omnirelay.transports.per_address import PerAddress
 from omnirelay.transports.stream_connection import Connection
 from omnirelay.transports.stream_traffic import Traffic
 
@@ -34,16 +36,22 @@ class StreamInbound:
         silence_s: float = 60.0,
         connections_max: int = limits.CONNECTIONS_MAX,
         held_bytes_max: int = 256 << 20,
+        per_address: PerAddress | None = None,
     ) -> None:
         """With `path` it listens on a Unix socket instead, which needs no TLS. A connection that
         says no hello within `hello_s`, or is silent or does not read for `silence_s`, is closed.
         What all callers together make the node hold stays under `held_bytes_max`."""
         self.handler = handler
+        self.prompt: Callable[[Request], Handler | None] = (
+            handler.prompt if isinstance(handler, Dispatcher) else _never
+        )
         self.clock = clock
         self.read_certificate = read_certificate
         self.kind_of: Callable[[str], Kind | None] = registry.kind_of
         self.hello_ms, self.silence_ms = round(hello_s * 1000), round(silence_s * 1000)
-        self.traffic = Traffic(connections_max=connections_max, held_bytes_max=held_bytes_max)
+        self.traffic = Traffic(
+            connections_max=connections_max, held_bytes_max=held_bytes_max, per_address=per_address
+        )
         self._host, self._port, self._path = host, port, path
         self._tls = tls if path is None else None
         self._server: asyncio.Server | None = None
@@ -124,6 +132,10 @@ class StreamInbound:
         while True:
             await asyncio.sleep(min(self.hello_ms / 2, self.silence_ms / 4) / 1000)
             self.traffic.sweep(self.clock.monotonic_ms())
+
+
+def _never(request: Request) -> Handler | None:
+    return None
 
 
 def _is_served(path: Path) -> bool:

@@ -1,7 +1,6 @@
 """The caller's side of the stream transport: one connection, many calls, opened when needed."""
 
 import asyncio
-import ssl
 from collections.abc import Mapping
 from urllib.parse import SplitResult, urlsplit
 
@@ -17,6 +16,7 @@ from omnirelay.model.ports import Clock
 from omnirelay.rpc.codec import MSGPACK, Codec
 from omnirelay.rpc.headers import ENCODING, call_headers
 from omnirelay.rpc.meta import Reply, Request, Response, Stream
+from omnirelay.transports.client_tls import ContextSource, Tls
 from omnirelay.transports.stream_caller import CallerConnection
 from omnirelay.transports.stream_calling import Reading
 from omnirelay.transports.stream_meta import TTL_MS_HIGHEST
@@ -41,6 +41,8 @@ def _parts(url: str) -> SplitResult:
 class StreamOutbound:
     name = "stream"
     codec: Codec = MSGPACK
+    is_prompt = True
+    """A call without a deadline awaits nothing but futures."""
 
     def __init__(
         self,
@@ -48,16 +50,16 @@ class StreamOutbound:
         *,
         clock: Clock,
         headers: Mapping[str, str] | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: ContextSource | None = None,
         connect_s: float = 5.0,
         silence_s: float = 30.0,
     ) -> None:
         """A node that does not answer a connection in `connect_s`, or says nothing for `silence_s`
-        though asked, counts as gone."""
+        though asked, counts as gone. Each new connection asks `tls` for its context."""
         self.url = url
         self._parts = _parts(url)
         if self._parts.scheme == "streams" and tls is None:
-            tls = ssl.create_default_context()
+            tls = Tls().context
         self._tls = tls if self._parts.scheme == "streams" else None
         self._clock = clock
         self._headers = dict(headers or {})
@@ -181,8 +183,8 @@ class StreamOutbound:
                 self._protocol,
                 parts.hostname or "",
                 parts.port or DEFAULT_PORT,
-                ssl=self._tls,
-                server_hostname=parts.hostname if self._tls else None,
+                ssl=None if self._tls is None else self._tls(),
+                server_hostname=None if self._tls is None else parts.hostname,
             )
         return connection
 

@@ -3,6 +3,9 @@
 import asyncio
 from typing import Protocol
 
+from omnirelay.model.errors import Overloaded
+from omnirelay.transports.per_address import PerAddress
+
 CALL_BYTES = 4 << 10
 """What a call under way costs beside its body."""
 SMALL_BYTES = 64 << 10
@@ -13,6 +16,8 @@ LINGER_S = 1.0
 class Member(Protocol):
     """A connection, as far as all of them have something in common."""
 
+    address: str
+
     def sweep(self, now: int) -> None: ...
 
     def leave(self) -> None: ...
@@ -22,26 +27,46 @@ class Member(Protocol):
     def cut(self) -> None: ...
 
 
+class Running(Protocol):
+    """A call under way: a task, or what does without one."""
+
+    def cancel(self) -> object: ...
+
+
 class Traffic:
-    def __init__(self, *, connections_max: int, held_bytes_max: int) -> None:
+    def __init__(
+        self, *, connections_max: int, held_bytes_max: int, per_address: PerAddress | None = None
+    ) -> None:
         self.whole = held_bytes_max
         self.half = held_bytes_max // 2
         self.quarter = held_bytes_max // 4
         self.held = 0
         """Bytes of calls under way, unread messages, unfinished frames and unsent answers."""
         self.members: set[Member] = set()
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.under_way: set[Running] = set()
         self.is_leaving = False
         self._connections_max = connections_max
+        self._per_address = per_address
         self._empty = asyncio.Event()
+        self._idle = asyncio.Event()
 
-    def admit(self, member: Member) -> bool:
+    def ended(self, running: Running) -> None:
+        self.under_way.discard(running)
+        if self.is_leaving and not self.under_way:
+            self._idle.set()
+
+    def admit(self, member: Member) -> None:
+        """Raises Overloaded for one too many."""
         if len(self.members) >= self._connections_max or self.is_leaving:
-            return False
+            raise Overloaded("this node takes no more connections")
+        if self._per_address is not None:
+            self._per_address.enter(member.address)
         self.members.add(member)
-        return True
 
     def forget(self, member: Member) -> None:
+        """Does nothing for one that was not admitted."""
+        if member in self.members and self._per_address is not None:
+            self._per_address.leave(member.address)
         self.members.discard(member)
         if not self.members:
             self._empty.set()
@@ -56,12 +81,11 @@ class Traffic:
         self.is_leaving = True
         for member in list(self.members):
             member.leave()
-        if self.tasks and grace_s > 0:
-            await asyncio.wait(self.tasks, timeout=grace_s)
-        for task in list(self.tasks):
-            task.cancel()
-        if self.tasks:
-            await asyncio.wait(self.tasks, timeout=LINGER_S)
+        if grace_s > 0:
+            await self._until_idle(grace_s)
+        for running in list(self.under_way):
+            running.cancel()
+        await self._until_idle(LINGER_S)
         for member in list(self.members):
             member.abort()
         if self.members:
@@ -72,6 +96,16 @@ class Traffic:
         for member in list(self.members):
             member.cut()
         await asyncio.sleep(0)  # what is cut is told so in the next turn
+
+    async def _until_idle(self, seconds: float) -> None:
+        if not self.under_way:
+            return
+        self._idle.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
+        except TimeoutError:
+            return
 
 
 class Share:

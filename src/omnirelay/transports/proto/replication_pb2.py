@@ -24,27 +24,67 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eomnirelay/v1/replication.proto\x12\x0comnirelay.v1\"S\n\x08\x45nvelope\x12\r\n\x05shard\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\r\n\x05\x66irst\x18\x03 \x01(\x03\x12\x0c\n\x04last\x18\x04 \x01(\x03\x12\x0c\n\x04\x62ody\x18\x05 \x01(\x0c\"P\n\rAppendRequest\x12(\n\x08\x65nvelope\x18\x01 \x01(\x0b\x32\x16.omnirelay.v1.Envelope\x12\x15\n\rexpected_last\x18\x02 \x01(\x03\"\x1e\n\x0e\x41ppendResponse\x12\x0c\n\x04last\x18\x01 \x01(\x03\"X\n\x10SubscribeRequest\x12\r\n\x05shard\x18\x01 \x01(\t\x12\x15\n\rfrom_sequence\x18\x02 \x01(\x03\x12\x13\n\x06\x66ollow\x18\x03 \x01(\x08H\x00\x88\x01\x01\x42\t\n\x07_follow\"c\n\x11SubscribeResponse\x12*\n\x08\x65nvelope\x18\x01 \x01(\x0b\x32\x16.omnirelay.v1.EnvelopeH\x00\x12\x17\n\rlast_sequence\x18\x02 \x01(\x03H\x00\x42\t\n\x07message\"X\n\x11\x43heckpointRequest\x12\r\n\x05shard\x18\x01 \x01(\t\x12\x10\n\x08\x66ollower\x18\x02 \x01(\t\x12\x15\n\x08sequence\x18\x03 \x01(\x03H\x00\x88\x01\x01\x42\x0b\n\t_sequence\"^\n\x12\x43heckpointResponse\x12\x15\n\x08sequence\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x15\n\rlast_sequence\x18\x02 \x01(\x03\x12\r\n\x05\x65poch\x18\x03 \x01(\x03\x42\x0b\n\t_sequence2\xf6\x01\n\x0eReplicationHub\x12\x43\n\x06\x41ppend\x12\x1b.omnirelay.v1.AppendRequest\x1a\x1c.omnirelay.v1.AppendResponse\x12N\n\tSubscribe\x12\x1e.omnirelay.v1.SubscribeRequest\x1a\x1f.omnirelay.v1.SubscribeResponse0\x01\x12O\n\nCheckpoint\x12\x1f.omnirelay.v1.CheckpointRequest\x1a .omnirelay.v1.CheckpointResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eomnirelay/v1/replication.proto\x12\x0comnirelay.v1\"\x06\n\x04\x44one\"\x1c\n\x0bOpenRequest\x12\r\n\x05shard\x18\x01 \x01(\t\"\x1c\n\x0bHeadRequest\x12\r\n\x05shard\x18\x01 \x01(\t\"Z\n\x0cHeadResponse\x12\x0c\n\x04last\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x10\n\x08\x63hecksum\x18\x03 \x01(\t\x12\x0c\n\x04time\x18\x04 \x01(\x03\x12\r\n\x05\x66irst\x18\x05 \x01(\x03\" \n\x0f\x44\x65scribeRequest\x12\r\n\x05shard\x18\x01 \x01(\t\"\xb6\x01\n\x10\x44\x65scribeResponse\x12\r\n\x05store\x18\x01 \x01(\t\x12\x1d\n\x15survives_process_kill\x18\x02 \x01(\x08\x12\x1b\n\x13survives_power_loss\x18\x03 \x01(\x08\x12\x1a\n\x12survives_node_loss\x18\x04 \x01(\x08\x12\x11\n\tcondition\x18\x05 \x01(\t\x12(\n\x08snapshot\x18\x06 \x01(\x0b\x32\x16.omnirelay.v1.Snapshot\"h\n\x08Snapshot\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x0c\n\x04link\x18\x03 \x01(\t\x12\x0c\n\x04time\x18\x04 \x01(\x03\x12\r\n\x05parts\x18\x05 \x01(\x03\x12\x10\n\x08\x63hecksum\x18\x06 \x01(\t\"P\n\rAppendRequest\x12\r\n\x05shard\x18\x01 \x01(\t\x12\x10\n\x08\x65xpected\x18\x02 \x01(\x03\x12\x0c\n\x04\x62ody\x18\x03 \x01(\x0c\x12\x10\n\x08is_first\x18\x04 \x01(\x08\"\x1e\n\x0e\x41ppendResponse\x12\x0c\n\x04last\x18\x01 \x01(\x03\"\x96\x01\n\x10SubscribeRequest\x12\r\n\x05shard\x18\x01 \x01(\t\x12\x15\n\rfrom_sequence\x18\x02 \x01(\x03\x12\x13\n\x06\x66ollow\x18\x03 \x01(\x08H\x00\x88\x01\x01\x12\x13\n\x06\x62odies\x18\x04 \x01(\x08H\x01\x88\x01\x01\x12\x12\n\x05limit\x18\x05 \x01(\x03H\x02\x88\x01\x01\x42\t\n\x07_followB\t\n\x07_bodiesB\x08\n\x06_limit\"M\n\x11SubscribeResponse\x12\x11\n\tenvelopes\x18\x01 \x03(\x0c\x12\x0e\n\x06is_cut\x18\x02 \x01(\x08\x12\x15\n\rlast_sequence\x18\x03 \x01(\x03\"\xe9\x01\n\x11\x43heckpointRequest\x12\r\n\x05shard\x18\x01 \x01(\t\x12\x10\n\x08\x66ollower\x18\x02 \x01(\t\x12\x15\n\x08sequence\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x39\n\x05peers\x18\x04 \x03(\x0b\x32*.omnirelay.v1.CheckpointRequest.PeersEntry\x12\x17\n\nupdated_at\x18\x05 \x01(\x03H\x01\x88\x01\x01\x1a,\n\nPeersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x42\x0b\n\t_sequenceB\r\n\x0b_updated_at\"\xb6\x01\n\x12\x43heckpointResponse\x12\x15\n\x08sequence\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12:\n\x05peers\x18\x02 \x03(\x0b\x32+.omnirelay.v1.CheckpointResponse.PeersEntry\x12\x12\n\nupdated_at\x18\x03 \x01(\x03\x1a,\n\nPeersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x42\x0b\n\t_sequence\"!\n\x10\x46ollowersRequest\x12\r\n\x05shard\x18\x01 \x01(\t\"F\n\x11\x46ollowersResponse\x12\x31\n\tfollowers\x18\x01 \x03(\x0b\x32\x1e.omnirelay.v1.FollowerPosition\"J\n\x10\x46ollowerPosition\x12\x10\n\x08\x66ollower\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x03\x12\x12\n\nupdated_at\x18\x03 \x01(\x03\"0\n\rForgetRequest\x12\r\n\x05shard\x18\x01 \x01(\t\x12\x10\n\x08\x66ollower\x18\x02 \x01(\t\"P\n\x10WritePartRequest\x12\r\n\x05shard\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x03\x12\x0c\n\x04part\x18\x03 \x01(\x03\x12\r\n\x05piece\x18\x04 \x01(\x0c\"P\n\x15\x46inishSnapshotRequest\x12\r\n\x05shard\x18\x01 \x01(\t\x12(\n\x08snapshot\x18\x02 \x01(\x0b\x32\x16.omnirelay.v1.Snapshot\"@\n\x0fReadPartRequest\x12\r\n\x05shard\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x03\x12\x0c\n\x04part\x18\x03 \x01(\x03\"!\n\x10ReadPartResponse\x12\r\n\x05piece\x18\x01 \x01(\x0c\"P\n\x0cPruneRequest\x12\r\n\x05shard\x18\x01 \x01(\t\x12\x0f\n\x07through\x18\x02 \x01(\x03\x12\x11\n\tbefore_ms\x18\x03 \x01(\x03\x12\r\n\x05limit\x18\x04 \x01(\x03\"\x1d\n\rPruneResponse\x12\x0c\n\x04gone\x18\x01 \x01(\x03\x32\xb2\x07\n\x0eReplicationHub\x12=\n\x04Open\x12\x19.omnirelay.v1.OpenRequest\x1a\x1a.omnirelay.v1.HeadResponse\x12=\n\x04Head\x12\x19.omnirelay.v1.HeadRequest\x1a\x1a.omnirelay.v1.HeadResponse\x12I\n\x08\x44\x65scribe\x12\x1d.omnirelay.v1.DescribeRequest\x1a\x1e.omnirelay.v1.DescribeResponse\x12\x43\n\x06\x41ppend\x12\x1b.omnirelay.v1.AppendRequest\x1a\x1c.omnirelay.v1.AppendResponse\x12K\n\x0c\x41ppendPieces\x12\x1b.omnirelay.v1.AppendRequest\x1a\x1c.omnirelay.v1.AppendResponse(\x01\x12N\n\tSubscribe\x12\x1e.omnirelay.v1.SubscribeRequest\x1a\x1f.omnirelay.v1.SubscribeResponse0\x01\x12O\n\nCheckpoint\x12\x1f.omnirelay.v1.CheckpointRequest\x1a .omnirelay.v1.CheckpointResponse\x12L\n\tFollowers\x12\x1e.omnirelay.v1.FollowersRequest\x1a\x1f.omnirelay.v1.FollowersResponse\x12\x39\n\x06\x46orget\x12\x1b.omnirelay.v1.ForgetRequest\x1a\x12.omnirelay.v1.Done\x12\x41\n\tWritePart\x12\x1e.omnirelay.v1.WritePartRequest\x1a\x12.omnirelay.v1.Done(\x01\x12I\n\x0e\x46inishSnapshot\x12#.omnirelay.v1.FinishSnapshotRequest\x1a\x12.omnirelay.v1.Done\x12K\n\x08ReadPart\x12\x1d.omnirelay.v1.ReadPartRequest\x1a\x1e.omnirelay.v1.ReadPartResponse0\x01\x12@\n\x05Prune\x12\x1a.omnirelay.v1.PruneRequest\x1a\x1b.omnirelay.v1.PruneResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'omnirelay.v1.replication_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ENVELOPE']._serialized_start=48
-  _globals['_ENVELOPE']._serialized_end=131
-  _globals['_APPENDREQUEST']._serialized_start=133
-  _globals['_APPENDREQUEST']._serialized_end=213
-  _globals['_APPENDRESPONSE']._serialized_start=215
-  _globals['_APPENDRESPONSE']._serialized_end=245
-  _globals['_SUBSCRIBEREQUEST']._serialized_start=247
-  _globals['_SUBSCRIBEREQUEST']._serialized_end=335
-  _globals['_SUBSCRIBERESPONSE']._serialized_start=337
-  _globals['_SUBSCRIBERESPONSE']._serialized_end=436
-  _globals['_CHECKPOINTREQUEST']._serialized_start=438
-  _globals['_CHECKPOINTREQUEST']._serialized_end=526
-  _globals['_CHECKPOINTRESPONSE']._serialized_start=528
-  _globals['_CHECKPOINTRESPONSE']._serialized_end=622
-  _globals['_REPLICATIONHUB']._serialized_start=625
-  _globals['_REPLICATIONHUB']._serialized_end=871
+  _globals['_CHECKPOINTREQUEST_PEERSENTRY']._loaded_options = None
+  _globals['_CHECKPOINTREQUEST_PEERSENTRY']._serialized_options = b'8\001'
+  _globals['_CHECKPOINTRESPONSE_PEERSENTRY']._loaded_options = None
+  _globals['_CHECKPOINTRESPONSE_PEERSENTRY']._serialized_options = b'8\001'
+  _globals['_DONE']._serialized_start=48
+  _globals['_DONE']._serialized_end=54
+  _globals['_OPENREQUEST']._serialized_start=56
+  _globals['_OPENREQUEST']._serialized_end=84
+  _globals['_HEADREQUEST']._serialized_start=86
+  _globals['_HEADREQUEST']._serialized_end=114
+  _globals['_HEADRESPONSE']._serialized_start=116
+  _globals['_HEADRESPONSE']._serialized_end=206
+  _globals['_DESCRIBEREQUEST']._serialized_start=208
+  _globals['_DESCRIBEREQUEST']._serialized_end=240
+  _globals['_DESCRIBERESPONSE']._serialized_start=243
+  _globals['_DESCRIBERESPONSE']._serialized_end=425
+  _globals['_SNAPSHOT']._serialized_start=427
+  _globals['_SNAPSHOT']._serialized_end=531
+  _globals['_APPENDREQUEST']._serialized_start=533
+  _globals['_APPENDREQUEST']._serialized_end=613
+  _globals['_APPENDRESPONSE']._serialized_start=615
+  _globals['_APPENDRESPONSE']._serialized_end=645
+  _globals['_SUBSCRIBEREQUEST']._serialized_start=648
+  _globals['_SUBSCRIBEREQUEST']._serialized_end=798
+  _globals['_SUBSCRIBERESPONSE']._serialized_start=800
+  _globals['_SUBSCRIBERESPONSE']._serialized_end=877
+  _globals['_CHECKPOINTREQUEST']._serialized_start=880
+  _globals['_CHECKPOINTREQUEST']._serialized_end=1113
+  _globals['_CHECKPOINTREQUEST_PEERSENTRY']._serialized_start=1041
+  _globals['_CHECKPOINTREQUEST_PEERSENTRY']._serialized_end=1085
+  _globals['_CHECKPOINTRESPONSE']._serialized_start=1116
+  _globals['_CHECKPOINTRESPONSE']._serialized_end=1298
+  _globals['_CHECKPOINTRESPONSE_PEERSENTRY']._serialized_start=1041
+  _globals['_CHECKPOINTRESPONSE_PEERSENTRY']._serialized_end=1085
+  _globals['_FOLLOWERSREQUEST']._serialized_start=1300
+  _globals['_FOLLOWERSREQUEST']._serialized_end=1333
+  _globals['_FOLLOWERSRESPONSE']._serialized_start=1335
+  _globals['_FOLLOWERSRESPONSE']._serialized_end=1405
+  _globals['_FOLLOWERPOSITION']._serialized_start=1407
+  _globals['_FOLLOWERPOSITION']._serialized_end=1481
+  _globals['_FORGETREQUEST']._serialized_start=1483
+  _globals['_FORGETREQUEST']._serialized_end=1531
+  _globals['_WRITEPARTREQUEST']._serialized_start=1533
+  _globals['_WRITEPARTREQUEST']._serialized_end=1613
+  _globals['_FINISHSNAPSHOTREQUEST']._serialized_start=1615
+  _globals['_FINISHSNAPSHOTREQUEST']._serialized_end=1695
+  _globals['_READPARTREQUEST']._serialized_start=1697
+  _globals['_READPARTREQUEST']._serialized_end=1761
+  _globals['_READPARTRESPONSE']._serialized_start=1763
+  _globals['_READPARTRESPONSE']._serialized_end=1796
+  _globals['_PRUNEREQUEST']._serialized_start=1798
+  _globals['_PRUNEREQUEST']._serialized_end=1878
+  _globals['_PRUNERESPONSE']._serialized_start=1880
+  _globals['_PRUNERESPONSE']._serialized_end=1909
+  _globals['_REPLICATIONHUB']._serialized_start=1912
+  _globals['_REPLICATIONHUB']._serialized_end=2858
 # @@protoc_insertion_point(module_scope)
