@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from bench import core, embedded, pipeline, restart, wire
+from bench import core, embedded, engines, pipeline, restart, wire
 from bench.report import publish
 
 BENCHES = {
@@ -11,11 +11,12 @@ BENCHES = {
     "embedded": embedded.rows,
     "restart": restart.rows,
     "wire": wire.rows,
+    "engines": engines.rows,
     "pipeline": pipeline.rows,
 }
 DEFAULT = ("core", "embedded", "restart")
-"""The wire fetches its peers first: `make bench-peers`. The pipeline takes most of an hour: `make
-bench-pipeline`."""
+"""The wire and the engines fetch their peers first: `make bench-peers`, `make bench-engines`. The
+pipeline takes most of an hour: `make bench-pipeline`."""
 
 
 def main() -> int:

@@ -28,12 +28,14 @@ class Bench:
         self.memory = memory
         self.spark: Any = None  # Any: pyspark's session, started only by the jobs that need it
 
-    def start_spark(self) -> Any:
+    def start_spark(self, *, is_small: bool = False) -> Any:
         from omnirelay.pipeline.session import SessionOptions, open_session
 
         config = {"spark.sql.shuffle.partitions": str(4 * self.cores)}
         self.spark = open_session(
-            SessionOptions(master=f"local[{self.cores}]", memory=self.memory, config=config)
+            SessionOptions(
+                master=f"local[{self.cores}]", memory=self.memory, is_small=is_small, config=config
+            )
         )
         self.spark.range(100_000).selectExpr("sum(id)").collect()
         return self.spark
@@ -42,9 +44,14 @@ class Bench:
         return f"sqlite:///{self.folder / 'journal.db'}"
 
 
+PROCESSOR: dict[str, float] = {}
+"""Processor seconds of the timed work: of Java, and of this process and its other children."""
+
+
 def timed(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
+    began, before = time.perf_counter(), _processor()
     work()
+    PROCESSOR.update({name: spent - before[name] for name, spent in _processor().items()})
     return time.perf_counter() - began
 
 
@@ -184,13 +191,17 @@ def increment(bench: Bench) -> float:
 
 
 def replay(bench: Bench) -> float:
-    from omnirelay.pipeline.archive_reading import archived_events
+    """As `omnirelay pipeline replay --archive` does it."""
     from omnirelay.pipeline.replay import Moment, write_files
+    from omnirelay.pipeline.replay_events import Place
 
-    spark = bench.start_spark()
+    spark, place = bench.start_spark(is_small=True), Place(archive=str(bench.folder / "archive"))
     with tempfile.TemporaryDirectory(dir=bench.folder) as target:
-        events = archived_events(spark, str(bench.folder / "archive"))
-        return timed(lambda: write_files(events, Moment(), Path(target) / "states"))
+
+        def work() -> None:
+            write_files(place.foldable(spark), Moment(), Path(target) / "states")
+
+        return timed(work)
 
 
 def core_fold(bench: Bench) -> float:
@@ -261,6 +272,19 @@ def _family(root: int) -> list[int]:
     return found
 
 
+def _processor() -> dict[str, float]:
+    """Those that ended are in their parents' figures."""
+    spent = {"java": 0.0, "python": 0.0}
+    for pid in _family(os.getpid()):
+        try:
+            name, _, rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
+        except OSError:
+            continue
+        ticks = sum(int(field) for field in rest.split()[11:15])
+        spent["java" if "(java" in name else "python"] += ticks / os.sysconf("SC_CLK_TCK")
+    return spent
+
+
 def _resident(pid: int) -> int:
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
@@ -277,7 +301,10 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--memory", default="3g")
     arguments = parser.parse_args()
-    bench = Bench(arguments.folder, arguments.cores, arguments.memory)
+    # One core is one core for the compiler and the collector too.
+    here = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, here[: arguments.cores])
+    bench = Bench(arguments.folder.absolute(), arguments.cores, arguments.memory)
     peak = Peak()
     peak.start()
     if arguments.job == "prepare":
@@ -286,7 +313,8 @@ def main() -> None:
         figure = prepare(bench, arguments.events)
     else:
         figure = JOBS[arguments.job](bench)
-    print(json.dumps({"job": arguments.job, "figure": figure, "peakBytes": peak.bytes}))
+    said = {"job": arguments.job, "figure": figure, "peakBytes": peak.bytes}
+    print(json.dumps(said | {"processorSeconds": PROCESSOR}))
 
 
 if __name__ == "__main__":

@@ -37,8 +37,8 @@ class Row(NamedTuple):
         }
 
 
-def publish(rows: list[Row]) -> bool:
-    """Print the rows, merge them into the file, and say whether every floor holds."""
+def keep(rows: list[Row]) -> list[dict[str, object]]:
+    """Merge the rows into the file."""
     stored = json.loads(LATEST.read_text()) if LATEST.exists() else []
     fresh = [row.as_json() for row in rows]
     names = {(row["bench"], row["metric"]) for row in fresh}
@@ -46,6 +46,12 @@ def publish(rows: list[Row]) -> bool:
     merged = sorted([*kept, *fresh], key=lambda row: (str(row["bench"]), str(row["metric"])))
     LATEST.parent.mkdir(exist_ok=True)
     LATEST.write_text("[\n" + ",\n".join("  " + json.dumps(row) for row in merged) + "\n]\n")
+    return fresh
+
+
+def publish(rows: list[Row]) -> bool:
+    """Print the rows, merge them into the file, and say whether every floor holds."""
+    fresh = keep(rows)
     print(f"\n{'bench / metric':44} {'ours':>12} {'reference':>12} {'ratio':>7} {'floor':>6}")
     for row in fresh:
         floor = "" if row["floor"] is None else f"{row['floor']:g}"

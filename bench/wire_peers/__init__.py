@@ -20,7 +20,9 @@ PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 # Those a ratio may stand on, then those that only help to see where we are.
 COMPARED = ("redis", "valkey", "postgres", "beanstalkd", "nats")
 ORIENTATION = ("celery", "arq")
-PEERS = (*COMPARED, *ORIENTATION)
+# What journals on engines stand beside: `bench/engines`.
+ENGINES = ("nats3",)
+PEERS = (*COMPARED, *ORIENTATION, *ENGINES)
 RATED = ("sequential", "concurrent32", "batched")
 JOBS = (*RATED, "wakeup")
 

@@ -17,6 +17,7 @@ MODULES = {
     "postgres": "skip_locked",
     "beanstalkd": "beanstalk",
     "nats": "jetstream",
+    "nats3": "jetstream",
     "celery": "celery_redis",
     "arq": "arq_redis",
 }

@@ -23,13 +23,13 @@ from omnirelay.model.errors import (
     UnknownToken,
 )
 from omnirelay.model.items import ErrorInfo, Payload, PendingItem, Token
-from omnirelay.sdk.addresses import Tls
 from omnirelay.sdk.arguments import new_item
 from omnirelay.sdk.client import Relay
 from omnirelay.sdk.connect import connect, connect_sync
 from omnirelay.sdk.lease import DeadLetter, Lease
 from omnirelay.sdk.sync import SyncLease, SyncRelay
 from omnirelay.sdk.worker import Worker
+from omnirelay.transports.client_tls import Tls
 
 __version__ = "0.1.0"
 

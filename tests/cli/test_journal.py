@@ -269,7 +269,9 @@ def test_the_namespace_may_come_from_the_environment(tmp_path: Path) -> None:
     with omnirelay.connect_sync(url(file), namespace="users") as relay:
         relay.enqueue("table", "a")
     assert run("journal", "verify", url(file), OMNIRELAY_NAMESPACE="users").code == 0
-    assert run("journal", "verify", url(file)).code == 1
+    assert run("journal", "verify", url(file), OMNIRELAY_NAMESPACE="orders").code == 1
+    alone = run("journal", "verify", url(file), "--json").json()
+    assert alone["namespace"] == "users", "the only one there is"
 
 
 @pytest.mark.parametrize("start", ["0", "-1", "x"])

@@ -47,6 +47,7 @@ def test_what_was_acknowledged_before_a_kill_is_there_after_it(tmp_path: Path) -
         (("--log-level", "loud"), "loud"),
         (("--set", "limits.burstt=5"), "did you mean 'limits.burst'?"),
         (("--set", "limits.burst=many"), "limits.burst"),
+        (("--peer", "http://127.0.0.1:1"), "mesh.peers: 'http://127.0.0.1:1'"),
         (("--config", "none.toml"), "none.toml"),
         (("--ready-file", "no/such/folder"), "ready_file"),
     ],

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from omnirelay.testing.servers_hub import HubHost
 from tests.cli.command import argv
 from tests.cli.command import omnirelay as run
 from tests.cli.nodes import Running
@@ -69,10 +70,21 @@ def test_doctor_names_what_is_bad(tmp_path: Path, node: Running) -> None:
     assert "journal of resourcelease\tbad\t" in ended.out
     assert f"port of http\twarning\t127.0.0.1:{port}: Address already in use" in ended.out
     lost = run("doctor", "--set", "journal=memory:", folder=tmp_path)
-    assert "memory: survives nothing" in lost.out
+    assert "survives nothing" in lost.out
 
 
 def test_completion_is_offered_for_shells(node: Running) -> None:
     script = run("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
     assert script.code == 0
     assert "omnirelay" in script.out
+
+
+def test_doctor_asks_a_hub_what_its_store_survives(tmp_path: Path, hubs: HubHost) -> None:
+    doors = ("http", "grpc", "stream")
+    free = [word for door in doors for word in ("--set", f"{door}=127.0.0.1:0")]
+    url = hubs.fresh()
+    ended = run("doctor", *free, "--set", f"journal={url}", folder=tmp_path)
+    survives = f"survives a killed process, power loss (sqlite behind {url}: "
+    assert f"journal of resourcelease\tgood\tends at sequence 0; {survives}" in ended.out
+    keeper = run("doctor", *free, "--set", "hub=true", folder=tmp_path)
+    assert "journal of hub\tgood\tsurvives a killed process, power loss" in keeper.out

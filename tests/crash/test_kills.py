@@ -11,11 +11,13 @@ from omnirelay.testing.failpoints import enumerate_failpoints
 _HITS = (1, 2, 7)
 _STEP_DOWN = "sqlite.before_commit=raise:eio@5"
 """What comes by once a term comes by again after this."""
-_ONCE_A_TERM = {"recover.after_snapshot", "shard.before_epoch"}
-_OF_A_QUEUE = sorted(
-    name for name in enumerate_failpoints() if not name.startswith(("pipeline.", "archive."))
-)
-"""Those of the pipeline and of archives are met in tests/spark."""
+_ONCE_A_TERM = {"recover.after_snapshot", "shard.before_epoch", "shard.after_epoch"}
+_STORES = ("postgres.", "redis.", "nats.", "objects.", "file.", "hub.")
+_COPIES = ("copy.", "mirror.", "standby.", "backup.")
+_ELSEWHERE = ("pipeline.", "archive.", *_STORES, *_COPIES)
+"""Those of the pipeline and of archives are met in tests/spark, those of stores in their suites,
+those of copies where journals are moved and mirrored."""
+_OF_A_QUEUE = sorted(name for name in enumerate_failpoints() if not name.startswith(_ELSEWHERE))
 
 
 def note(found: CrashFigures, **points: int) -> None:

@@ -21,6 +21,7 @@ from omnirelay.testing.identity_cases import Call, Case
 from omnirelay.testing.identity_world import WHO, IdentityWorld, Who, who_registry
 from omnirelay.testing.raw_http import RawHttp
 from omnirelay.transports.grpc_inbound import GrpcInbound
+from omnirelay.transports.grpc_loop import lasting_loop
 from omnirelay.transports.http_inbound import HttpInbound
 from omnirelay.transports.stream_inbound import StreamInbound
 from omnirelay.transports.stream_outbound import StreamOutbound
@@ -96,14 +97,15 @@ class GrpcWire:
     async def ask(self, url: str, call: Call, world: IdentityWorld) -> Heard:
         target = urlsplit(url).netloc
         options = [("grpc.max_metadata_size", 1 << 20)]
-        if call.client is None:
-            channel = grpc.aio.insecure_channel(target, options)
-        else:
-            shown = world.clients[call.client]
-            secrets = grpc.ssl_channel_credentials(
-                world.authority.pem, shown.key_pem, shown.cert_pem
-            )
-            channel = grpc.aio.secure_channel(target, secrets, options)
+        with lasting_loop():
+            if call.client is None:
+                channel = grpc.aio.insecure_channel(target, options)
+            else:
+                shown = world.clients[call.client]
+                secrets = grpc.ssl_channel_credentials(
+                    world.authority.pem, shown.key_pem, shown.cert_pem
+                )
+                channel = grpc.aio.secure_channel(target, secrets, options)
         async with channel:
             method: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
                 f"/{WHO.replace('::', '/')}"
@@ -133,7 +135,9 @@ class StreamWire:
 
     async def ask(self, url: str, call: Call, world: IdentityWorld) -> Heard:
         tls = context_of(world, call)
-        outbound = StreamOutbound(url, clock=CLOCK, headers=dict(call.headers), tls=tls)
+        outbound = StreamOutbound(
+            url, clock=CLOCK, headers=dict(call.headers), tls=None if tls is None else lambda: tls
+        )
         meta = RequestMeta(procedure=WHO, transport="stream")
         try:
             reply = await outbound(Request(meta, b"{}", JSON))

@@ -20,7 +20,7 @@ from omnirelay.lease.commands import (
     Restore,
 )
 from omnirelay.mesh.calls import Call, LeaseCall, LeaseReply, Outcome
-from omnirelay.mesh.keeper import Slowest
+from omnirelay.mesh.keeper import Slowest, nobody
 from omnirelay.mesh.shard import Shard
 from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.model.items import Payload, Token
@@ -44,10 +44,6 @@ class CountedIds:
     def lease_id(self) -> str:
         self.count += 1
         return f"{self.count:08x}-0000-4000-8000-000000000000"
-
-
-async def nobody() -> int | None:
-    return None
 
 
 class Served:

@@ -13,6 +13,7 @@ from omnirelay.testing.figures import main, read_totals, record, reports_path, t
 LABELS = [
     "states explored (exhaustive)",
     "schedules explored",
+    "schedules of a mesh",
     "model steps",
     "crash points hit / enumerated",
     "power cuts",
@@ -78,6 +79,9 @@ def test_everything_is_not_run_before_a_run(capsys: pytest.CaptureFixture[str]) 
 def test_every_row_shows_its_figures(capsys: pytest.CaptureFixture[str]) -> None:
     record("exhaustive", states=124_561, transitions=505_262, depth=10, violations=0)
     record("simulation", schedules=5_000, virtual_hours=61.25, failing_seeds=0, faults=7)
+    record("ownership", schedules=20_000, virtual_hours=2.5, epochs=42_000, items_lost=0)
+    record("ownership", doubled=0, stale_accepted=0, split_brains=0, failing_seeds=[])
+    record("ownership", faults={"kill": 2, "pause": 3})
     record("model", machines=5, steps=60_000, bugs=0)
     record("crash", points_hit=56, points_enumerated=57, restarts=56, acknowledged_lost=0)
     record("crash", recovery_ms=[30, 10, 20])
@@ -91,6 +95,9 @@ def test_every_row_shows_its_figures(capsys: pytest.CaptureFixture[str]) -> None
     assert list(printed(capsys).values()) == [
         "124,561   transitions 505,262   depth 10   violations 0",
         "5,000   virtual hours 61.2   faults 7   failing seeds 0",
+        "20,000   virtual hours 2.5   epochs 42,000   items lost 0   doubled 0   "
+        "stale completions accepted 0   split brains 0   failing seeds 0   "
+        "faults 5 (kill 2, pause 3)",
         "60,000   machines 5   bugs 0",
         "56/57   restarts 56   acknowledged lost 0",
         "1,000   acknowledged lost 0   corrupt served 0",

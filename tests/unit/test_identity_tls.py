@@ -11,11 +11,11 @@ import pytest
 from omnirelay.identity.certificates import certificate_of
 from omnirelay.identity.tls import ServerTls
 from omnirelay.model.errors import InvalidOption, Unauthenticated
-from omnirelay.sdk.addresses import Tls
 from omnirelay.testing import figures
 from omnirelay.testing.authority import Authority, self_signed
 from omnirelay.testing.identity_cases import BAD_CLIENTS
 from omnirelay.testing.identity_world import WORKER, IdentityWorld
+from omnirelay.transports.client_tls import Tls
 
 ROUNDS = 10
 

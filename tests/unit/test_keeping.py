@@ -5,14 +5,14 @@ import pytest
 from omnirelay.journal.backend import SnapshotRef
 from omnirelay.lease.commands import Enqueue
 from omnirelay.lease.image import facts
-from omnirelay.mesh.keeper import Keeper, KeepOptions
+from omnirelay.mesh.keeper import Keeper, KeepOptions, nobody
 from omnirelay.mesh.recovery import recover
 from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.model import limits
 from omnirelay.model.items import Payload
 from omnirelay.stores.memory import MemoryJournal, MemoryMedium
 from omnirelay.testing.envelopes import Scribe
-from tests.unit.served import HandClock, Served, Traffic, nobody, serving
+from tests.unit.served import HandClock, Served, Traffic, serving
 
 SHARD = "orders"
 DAY_MS = 24 * 3600 * 1000
@@ -46,7 +46,7 @@ async def enqueue(served: Served, times: int) -> None:
 
 async def settle(served: Served) -> None:
     """Call until the keeper, which takes a step after each turn, has nothing left to do."""
-    while served.shard._keeper.is_busy:
+    while (term := served.shard._term) is not None and term.keeper.is_busy:
         await enqueue(served, 1)
 
 

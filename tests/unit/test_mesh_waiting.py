@@ -117,7 +117,11 @@ async def test_an_enqueue_whose_caller_left_while_it_waited_is_not_made(engine: 
     desk = Desk(asyncio.get_running_loop(), engine.offer)
     (accepted,) = await desk.call(Call([work("a")]))
     assert isinstance(accepted, Accepted)
-    left = asyncio.create_task(desk.call(Call([work("nobody's")])))
+
+    async def leaving() -> None:
+        await desk.call(Call([work("nobody's")]))
+
+    left = asyncio.create_task(leaving())
     await desk.call(Call([ReadStats()]))  # it waits in line by now
     left.cancel()
     with pytest.raises(asyncio.CancelledError):

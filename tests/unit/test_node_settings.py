@@ -1,5 +1,7 @@
 """What a node refuses to be told, before it opens anything."""
 
+import re
+
 import pytest
 
 from omnirelay.identity.issuer import IssuerSettings
@@ -7,6 +9,7 @@ from omnirelay.identity.settings import IdentitySettings
 from omnirelay.model.errors import InvalidOption
 from omnirelay.node.settings import (
     LimitSettings,
+    MeshSettings,
     NamespaceSettings,
     NodeSettings,
     check,
@@ -98,6 +101,20 @@ def test_two_queues_do_not_share_a_file() -> None:
     check(NodeSettings(namespace=("a", "b")))
 
 
+def test_a_hub_needs_grpc_and_room_for_many_shards() -> None:
+    for settings, why in (
+        (NodeSettings(hub=True, grpc=None), "over gRPC"),
+        (NodeSettings(hub=True, journal="sqlite:///x.db"), "is one file"),
+        (NodeSettings(hub=True, journal="hub://h:1"), "at another hub"),
+        (NodeSettings(hub=True, namespace=("hub",)), "'hub' is the hub's own"),
+    ):
+        with pytest.raises(InvalidOption, match=why):
+            check(settings)
+    for settings in (NodeSettings(hub=True), NodeSettings(hub=True, journal="postgres://h/db")):
+        check(settings)
+    check(NodeSettings(hub=True, namespace=()))
+
+
 @pytest.mark.parametrize("grace", [-1.0, float("nan"), float("inf"), 3601.0])
 def test_a_grace_is_a_time(grace: float) -> None:
     with pytest.raises(InvalidOption, match="grace_s"):
@@ -112,8 +129,36 @@ def test_a_grace_is_a_time(grace: float) -> None:
         LimitSettings(rate_per_s=float("nan")),
         LimitSettings(rate_per_s=float("inf")),
         LimitSettings(rate_per_s=1, burst=0),
+        LimitSettings(connections_per_address=-1),
     ],
 )
 def test_a_limit_that_lets_nobody_through_is_found_at_the_start(limits: LimitSettings) -> None:
     with pytest.raises(InvalidOption, match=r"limits\."):
         check(NodeSettings(limits=limits))
+
+
+@pytest.mark.parametrize(
+    ("mesh", "stream", "words"),
+    [
+        (MeshSettings(peers=("http://b:7400",)), "127.0.0.1:0", "mesh.peers: 'http://b:7400'"),
+        (MeshSettings(peers=("stream://",)), "127.0.0.1:0", "must be a stream address"),
+        (MeshSettings(advertise="b:7402"), "127.0.0.1:0", "mesh.advertise: 'b:7402'"),
+        (MeshSettings(peers=("stream://b:1",)), "", "call this one over stream"),
+        (MeshSettings(peers=("stream://b:1",)), "0.0.0.0:0", "say where others reach this node"),
+        (MeshSettings(server_id="spiffe://prod.*"), "127.0.0.1:0", "mesh.server_id is"),
+        (MeshSettings(server_id="spiffe://a.b/c"), "127.0.0.1:0", "proved over TLS alone"),
+        (MeshSettings(epoch_s=0.0), "127.0.0.1:0", "mesh.epoch_s is 0.0"),
+        (MeshSettings(epoch_s=float("nan")), "127.0.0.1:0", "mesh.epoch_s is nan"),
+    ],
+)
+def test_a_mesh_that_could_not_find_itself_is_refused(
+    mesh: MeshSettings, stream: str, words: str
+) -> None:
+    with pytest.raises(InvalidOption, match=re.escape(words)):
+        check(NodeSettings(mesh=mesh, stream=stream, insecure=True))
+
+
+def test_a_node_that_says_where_it_is_reached_may_listen_anywhere() -> None:
+    mesh = MeshSettings(peers=("streams://b:1",), advertise="streams://a:1")
+    check(NodeSettings(mesh=mesh, stream="0.0.0.0:0", insecure=True))
+    check(NodeSettings(mesh=mesh, stream="", insecure=True))

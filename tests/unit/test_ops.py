@@ -15,7 +15,7 @@ from omnirelay.ops.instruments import COUNTERS, GAUGES, ShardReading
 from omnirelay.ops.reading import checkpoint_of, lease_health_of
 from omnirelay.ops.recent import RecentHolders
 from omnirelay.ops.tracing import Sampling
-from omnirelay.ops.view import Holder, ShardStatus, Transition
+from omnirelay.ops.view import Holder, NodeRow, ShardStatus, Transition
 from omnirelay.rpc.headers import Headers
 from omnirelay.transports.http_pages import PageRequest
 
@@ -32,6 +32,7 @@ def status(shard: str = "resourcelease") -> ShardStatus:
         delayed_count=1,
         dead_letter_count=0,
         backpressure=False,
+        role="owner",
         journal="memory",
         durability="nothing",
     )
@@ -49,11 +50,16 @@ class Shelf:
         self.told: list[Transition] = []
         self.watched = 0
 
+    tells_depth = True
+
     def status(self) -> ShardStatus:
         return status(self._name)
 
     def followers(self) -> Sequence[FollowerStatus]:
         return self.lagging
+
+    def nodes(self) -> Sequence[NodeRow]:
+        return []
 
     def holders(self) -> Sequence[Holder]:
         return self._holders
@@ -82,6 +88,11 @@ class Rack:
 
     def __init__(self, **shards: Shelf) -> None:
         self.shards = shards
+
+    others: Sequence[NodeRow] = ()
+
+    async def hand_over(self) -> None:
+        raise NotImplementedError
 
     def drain(self) -> None:
         raise NotImplementedError
@@ -129,7 +140,7 @@ def test_a_checkpoint_names_each_sink_its_place_and_its_last_error() -> None:
 
 
 def reading(last: Transition | None, *followers: FollowerStatus) -> ShardReading:
-    return ShardReading(status(), {"enqueued": 7}, followers, last)
+    return ShardReading(status(), True, {"enqueued": 7}, followers, last)
 
 
 @pytest.mark.parametrize(

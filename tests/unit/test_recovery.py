@@ -16,7 +16,7 @@ from omnirelay.lease.invariants import violations
 from omnirelay.lease.options import QueueOptions, SerializeBy
 from omnirelay.lease.records import Completed, Enqueued, Granted, Purged, Record
 from omnirelay.lease.state import QueueState
-from omnirelay.mesh.keeper import Keeper, KeepOptions
+from omnirelay.mesh.keeper import Keeper, KeepOptions, nobody
 from omnirelay.mesh.recovery import Recovered, recover, replay
 from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.model.errors import Corrupt, DiskFull, InvalidOption, OmniRelayError
@@ -24,7 +24,7 @@ from omnirelay.model.items import Payload
 from omnirelay.stores.memory import MemoryJournal, MemoryMedium
 from omnirelay.stores.sqlite import SqliteJournal
 from omnirelay.testing.envelopes import Scribe, scan
-from tests.unit.served import HandClock, Traffic, nobody, serving
+from tests.unit.served import HandClock, Traffic, serving
 
 SHARD = "orders"
 

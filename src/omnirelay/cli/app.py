@@ -20,6 +20,7 @@ from omnirelay.cli import (
     operating,
     pipeline,
     producing,
+    promoting,
     serving,
     top,
     working,
@@ -56,11 +57,13 @@ app.command("restore")(moving.restore)
 app.add_typer(operating.dead_letters, name="deadletters")
 app.command("peers")(control.peers)
 app.command("shards")(control.shards)
+app.command("promote")(promoting.promote)
 app.command("top")(top.top)
 app.add_typer(control.backpressure, name="backpressure")
 app.add_typer(journal.app, name="journal")
 journal.app.command("backup")(keeping.backup)
 journal.app.command("restore")(keeping.restore)
+journal.app.command("migrate")(keeping.migrate)
 journal.app.command("export")(keeping.export)
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(configuring.app, name="config")

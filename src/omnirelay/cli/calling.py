@@ -13,7 +13,8 @@ from omnirelay.model.errors import InvalidOption, OutcomeUnknown, Unavailable
 from omnirelay.model.ports import SystemClock
 from omnirelay.node.keys import ClientSettings
 from omnirelay.rpc.meta import Request, RequestMeta, Response, Stream
-from omnirelay.sdk.addresses import Tls, opener
+from omnirelay.sdk.addresses import opener
+from omnirelay.transports.client_tls import Tls
 
 if TYPE_CHECKING:
     from omnirelay.rpc.transport import Outbound
@@ -125,7 +126,10 @@ def credentials(settings: ClientSettings) -> dict[str, str]:
 
 
 def tls_of(settings: ClientSettings) -> Tls | None:
-    files = (settings.ca_file, settings.cert_file, settings.key_file)
-    if all(file is None for file in files):
-        return None
-    return Tls(ca_file=files[0], cert_file=files[1], key_file=files[2])
+    tls = Tls(
+        ca_file=settings.ca_file,
+        cert_file=settings.cert_file,
+        key_file=settings.key_file,
+        server_id=settings.server_id,
+    )
+    return None if tls == Tls() else tls

@@ -1,5 +1,6 @@
 """What `omnirelay doctor` looks at: each check is a function from settings to findings."""
 
+import asyncio
 import os
 import resource
 import shutil
@@ -18,6 +19,7 @@ import apsw
 import msgspec
 
 from omnirelay.cli.saying import clock_time, span
+from omnirelay.journal.backend import JournalBackend
 from omnirelay.journal.format import Sealed
 from omnirelay.mesh.rest import run_now
 from omnirelay.model.errors import InvalidArgument, OmniRelayError
@@ -89,6 +91,8 @@ def addresses(settings: "NodeSettings") -> Iterator[tuple[str, str]]:
     folder = Path(settings.data).absolute()
     for name, own in settings.all_namespaces().items():
         yield name, own.journal or settings.journal or f"sqlite:///{quote(str(folder / name))}.db"
+    if settings.hub:  # whichever shards its callers name
+        yield "hub", settings.journal or f"sqlite:///{quote(str(folder / 'hub' / 'hub'))}.db"
 
 
 def sqlite_files(settings: "NodeSettings") -> Iterator[tuple[str, Path]]:
@@ -106,12 +110,22 @@ def check_journals(settings: "NodeSettings") -> Iterator[Finding]:
         check = f"journal of {name}"
         try:
             journal = open_address(address, name).journal
-            if not isinstance(journal, SqliteJournal):
-                yield Finding(check, WARNING, "memory: survives nothing, not even a restart")
-                continue
-            yield from _check_file(check, name, Path(journal.path))
+            if isinstance(journal, SqliteJournal):
+                yield from _check_file(check, name, Path(journal.path))
+            else:
+                yield asyncio.run(_ask(check, journal))
         except (OmniRelayError, OSError) as error:
             yield Finding(check, BAD, str(error))
+
+
+async def _ask(check: str, journal: JournalBackend) -> Finding:
+    """What the store says of itself; nothing is created."""
+    try:
+        stated, head = await journal.durability(), await journal.head()
+    finally:
+        await journal.close()
+    level = GOOD if stated.survives_power_loss else WARNING
+    return Finding(check, level, f"ends at sequence {head.last}; {stated.in_words()}")
 
 
 def _check_file(check: str, name: str, path: Path) -> Iterator[Finding]:

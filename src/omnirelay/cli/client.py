@@ -55,6 +55,10 @@ def _shared(
         str | None, _option("CERT_FILE", "Certificate that proves us.", metavar="FILE")
     ] = None,
     key_file: Annotated[str | None, _option("KEY_FILE", "Its key.", metavar="FILE")] = None,
+    server_id: Annotated[
+        str | None,
+        _option("SERVER_ID", "SPIFFE id of the node's certificate, instead of its host's name."),
+    ] = None,
     timeout_s: Annotated[
         float | None,
         _option("TIMEOUT_S", "Seconds a call may take beside its wait. [default: 30]", "--timeout"),

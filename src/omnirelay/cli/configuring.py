@@ -70,3 +70,5 @@ def _check(sources: Sources) -> None:
         address = own.journal or settings.journal
         if address is not None:
             open_address(address, name)
+        for mirror in own.mirrors or settings.mirrors:
+            open_address(mirror, name)

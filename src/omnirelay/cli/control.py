@@ -18,7 +18,7 @@ from omnirelay.model import limits
 from omnirelay.model.errors import DeadlineExceeded, OmniRelayError, Unavailable
 from omnirelay.node.keys import ClientSettings
 from omnirelay.rpc.status import ErrorBody, error_of
-from omnirelay.sdk.addresses import Tls
+from omnirelay.transports.client_tls import Tls
 
 if TYPE_CHECKING:
     import aiohttp
@@ -32,7 +32,7 @@ Row = dict[str, Any]  # Any: JSON, as the node of another version may say more
 
 @calls_a_node
 def peers(client: Client) -> None:
-    """Who holds leases, how many, and how long they still last."""
+    """Who holds leases, how many, and how long they still last; and the other nodes."""
     found = asyncio.run(_get(client.settings, f"{PREFIX}/peers"))
     if client.json:
         print_json(found)
@@ -49,6 +49,20 @@ def peers(client: Client) -> None:
         for row in _rows(found, "peers")
     ]
     print_table(("peer", "principal", "leases", "oldest", "first runs out", "queues"), rows)
+    if nodes := _rows(found, "nodes"):
+        print()
+        print_table(("node", "at", "version", "state", "owns"), [*map(_node, nodes)])
+
+
+def _node(row: Row) -> tuple[object, ...]:
+    state = "answers" if row.get("isAnswering") else "silent"
+    return (
+        plain(row.get("nodeId") or "unknown"),
+        plain(row.get("url")),
+        plain(row.get("version")),
+        "leaving" if row.get("isLeaving") and state == "answers" else state,
+        ", ".join(row.get("owns", ())),
+    )
 
 
 def _left(ms: float) -> str:
@@ -68,6 +82,7 @@ def shards(client: Client) -> None:
             row.get("shard"),
             "ready" if row.get("isReady") else plain(row.get("trouble") or "not ready"),
             *(row.get(name, 0) for name in names),
+            row.get("role"),
             row.get("leader"),
             row.get("epoch"),
             row.get("lastSequence"),
@@ -76,7 +91,7 @@ def shards(client: Client) -> None:
         for row in _rows(found, "shards")
     ]
     counts = ("pending", "leased", "delayed", "dead")
-    print_table(("queue", "state", *counts, "leader", "epoch", "last", "journal"), rows)
+    print_table(("queue", "state", *counts, "role", "leader", "epoch", "last", "journal"), rows)
 
 
 @backpressure.command()
@@ -126,6 +141,17 @@ async def _get(settings: ClientSettings, path: str) -> Row:
         return msgspec.json.decode(body, type=Row)
 
 
+async def post(settings: ClientSettings, path: str, body: object, *, url: str | None = None) -> Row:
+    """`url` is another node than the settings name."""
+    if url is not None:
+        settings = msgspec.structs.replace(settings, url=url)
+    async with _opened(settings, path, settings.timeout_s, msgspec.json.encode(body)) as response:
+        answer = await response.content.read(limits.MESSAGE_BYTES_MAX)
+        if response.status != 200:
+            raise _refusal(response.status, answer)
+        return msgspec.json.decode(answer, type=Row)
+
+
 async def _stream(settings: ClientSettings, path: str) -> AsyncGenerator[Row]:
     async with _opened(settings, path, None) as response:
         if response.status != 200:
@@ -138,7 +164,7 @@ async def _stream(settings: ClientSettings, path: str) -> AsyncGenerator[Row]:
 
 @asynccontextmanager
 async def _opened(
-    settings: ClientSettings, path: str, seconds: float | None
+    settings: ClientSettings, path: str, seconds: float | None, body: bytes | None = None
 ) -> "AsyncGenerator[aiohttp.ClientResponse]":
     url = _http_address(settings)
     try:
@@ -148,8 +174,13 @@ async def _opened(
     timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=min(5.0, settings.timeout_s))
     async with aiohttp.ClientSession(timeout=timeout, headers=credentials(settings)) as session:
         try:
-            async with session.get(
-                f"{url}{path}", ssl=_context(settings, url), allow_redirects=False
+            async with session.request(
+                "GET" if body is None else "POST",
+                f"{url}{path}",
+                data=body,
+                headers={} if body is None else {"content-type": "application/json"},
+                ssl=_context(settings, url),
+                allow_redirects=False,
             ) as response:
                 yield response
         except TimeoutError:

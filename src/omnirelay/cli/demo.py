@@ -14,6 +14,7 @@ import msgspec
 import typer
 
 from omnirelay.cli.demo_board import Board
+from omnirelay.cli.demo_cluster import demo_mesh
 from omnirelay.cli.demo_crew import Crew
 from omnirelay.cli.demo_parts import ROLES
 from omnirelay.cli.demo_pipeline import PLACE, Painted, has_spark, paint
@@ -47,11 +48,17 @@ def demo(
     spark: Annotated[
         bool, typer.Option(help="End with tables, an audit and a page, made on Spark.")
     ] = True,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="Three nodes over one journal lose their owner.")
+    ] = False,
     json: JsonFlag = False,
 ) -> None:
     """Run a node with producers and workers; kill a worker, kill the node, let a zombie try to
     finish stale work; prove from the journal that nothing is lost and nothing is done twice; end
     with a page of pictures that Spark makes of it."""
+    if cluster:
+        demo_mesh(seconds_limit, data, json=json)
+        return
     began = time.monotonic()
     painted: Painted | None = None
     with _folder(data) as folder:

@@ -163,7 +163,7 @@ class Crew:
             ready.unlink(missing_ok=True)
             node = await self._run(name, "", *self._serve(ready))
             node.is_to_end = True  # here its end is no surprise, but a reason to try again
-            if await self._is_ready(node, ready):
+            if await self.is_ready(node, ready):
                 node.is_to_end = False
                 said = msgspec.json.decode(await asyncio.to_thread(ready.read_bytes))
                 self.urls = {wire: said[wire] for wire in WIRES}
@@ -178,17 +178,26 @@ class Crew:
             words += [f"--{wire}", at]
         return [*words, "--config", str(self.folder / "omnirelay.toml")]
 
-    async def _is_ready(self, node: Part, ready: Path) -> bool:
+    async def is_ready(self, node: Part, ready: Path) -> bool:
         # A file of another process has no event to wait for.
         while node.exit_code is None and not await asyncio.to_thread(ready.exists):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
         return node.exit_code is None
 
     async def _run(self, name: str, via: str, *words: str) -> Part:
+        return await self.spawn(name, via, sys.executable, "-m", "omnirelay.cli", *words)
+
+    async def serve(self, name: str, *flags: str) -> Part:
+        """A node of several; does not wait until it is ready."""
+        config = str(self.folder / "omnirelay.toml")
+        words = ("serve", "--data", str(self.folder), "--config", config)
+        return await self._run(name, "", *words, *flags)
+
+    async def spawn(self, name: str, via: str, *command: str) -> Part:
         log = self.folder / f"{name}.log"
         with await asyncio.to_thread(log.open, "ab") as complaints:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "omnirelay.cli", *words),
+                *command,
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=complaints,

@@ -73,6 +73,53 @@ def prove(events: Sequence[Event], seen: Witnessed) -> list[Proof]:
     ]
 
 
+class Replaced(msgspec.Struct, frozen=True):
+    """An owner that others had to do without."""
+
+    how: str
+    node: str
+    epoch: int
+    """The one it wrote in."""
+
+
+def prove_mesh(
+    events: Sequence[Event], told: Acknowledged, replaced: Sequence[Replaced]
+) -> list[Proof]:
+    """Of a journal that several nodes wrote."""
+    story = _Story(events)
+    lost = _missing(told, events)
+    detail = f"{len(told.enqueued)} enqueues and {len(told.completed)} completions"
+    return [
+        _is_whole(events),
+        _each_ended_once(story, told),
+        _newest_fence_completed(story),
+        Proof("nothing that was acknowledged is lost", not lost, _or_named(detail, lost)),
+        _one_wrote_at_a_time(events),
+        *(_has_a_successor(events, one) for one in replaced),
+    ]
+
+
+def _one_wrote_at_a_time(events: Sequence[Event]) -> Proof:
+    writers = defaultdict[int, set[str]](set)
+    for event in events:
+        writers[event.epoch].add(event.node)
+    wrong = [epoch for epoch, nodes in writers.items() if len(nodes) > 1]
+    epochs = [event.epoch for event in events]
+    names = [" ".join(sorted(nodes)) for nodes in writers.values()]
+    detail = f"{len(writers)} epochs, of {', '.join(names)} in turn"
+    holds = not wrong and epochs == sorted(epochs)
+    return Proof("one node wrote at a time", holds, _or_named(detail, wrong))
+
+
+def _has_a_successor(events: Sequence[Event], one: Replaced) -> Proof:
+    later = next((e for e in events if e.epoch > one.epoch), None)
+    after = [e for e in events if e.epoch > one.epoch and e.event_type == "LeaseGranted"]
+    holds = later is not None and later.event_type == "EpochStarted" and bool(after)
+    name = "nobody" if later is None else later.node
+    detail = f"{name} began epoch {one.epoch + 1} and granted, the first of {len(after)} leases"
+    return Proof(f"{one.node}, which was {one.how}, was replaced", holds, detail)
+
+
 class _Story:
     """Events by item."""
 

@@ -31,7 +31,9 @@ app = typer.Typer(help="Tables, proofs and pictures of journals, on Spark.", no_
 
 FromFlags = Annotated[
     list[str],
-    typer.Option("--from", metavar="URL", help="A journal: sqlite:///path, or a node's address."),
+    typer.Option(
+        "--from", metavar="URL", help="A journal: sqlite:///path, another store's, or a node."
+    ),
 ]
 ToFlag = Annotated[
     str,

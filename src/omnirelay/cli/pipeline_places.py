@@ -41,7 +41,7 @@ def default_tables() -> str:
 
 
 @contextmanager
-def spark_on(master: str) -> Iterator["SparkSession"]:
+def spark_on(master: str, *, is_small: bool = False) -> Iterator["SparkSession"]:
     """A session for one command. One that was there before is left as it was. What Spark raises is
     raised as what it means."""
     from pyspark.errors import PySparkException
@@ -50,7 +50,9 @@ def spark_on(master: str) -> Iterator["SparkSession"]:
     from omnirelay.pipeline.session import SessionOptions, open_session
 
     was_there = SparkSession.getActiveSession() is not None
-    session = open_session(SessionOptions(master=master, has_progress=sys.stderr.isatty()))
+    session = open_session(
+        SessionOptions(master=master, has_progress=sys.stderr.isatty(), is_small=is_small)
+    )
     try:
         yield session
     except PySparkException as error:

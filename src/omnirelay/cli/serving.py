@@ -37,6 +37,29 @@ NamespaceFlag = Annotated[
     list[str] | None,
     _option("namespace", "A queue to serve; may come several times. [default: resourcelease]"),
 ]
+MirrorFlag = Annotated[
+    list[str] | None,
+    typer.Option(
+        envvar="OMNIRELAY_MIRRORS",
+        metavar="URL",
+        help="A journal kept the same as the queue's own; may come several times.",
+        show_default=False,
+    ),
+]
+StandbyFlag = Annotated[
+    bool | None, _option("standby", "Follow what another region mirrors here, until promoted.")
+]
+PeerFlag = Annotated[
+    list[str] | None,
+    _option("mesh.peers", "Another node's stream address; several times.", metavar="URL"),
+]
+AdvertiseFlag = Annotated[
+    str | None,
+    _option("mesh.advertise", "Where other nodes reach this one over stream.", metavar="URL"),
+]
+EpochFlag = Annotated[
+    float | None, _option("mesh.epoch_s", "Seconds a silent owner keeps a queue. [default: 2]")
+]
 SetFlag = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Any other key, as in omnirelay.toml."),
@@ -51,9 +74,14 @@ def serve(
     grpc: GrpcFlag = None,
     stream: StreamFlag = None,
     journal: Annotated[
-        str | None, _option("journal", "sqlite:///path or memory: for all queues.", metavar="URL")
+        str | None, _option("journal", "Where all queues keep their journals.", metavar="URL")
     ] = None,
+    mirror: MirrorFlag = None,
+    standby: StandbyFlag = None,
     namespace: NamespaceFlag = None,
+    hub: Annotated[
+        bool | None, _option("hub", "Keep the journals of nodes that name hub://HOST:PORT.")
+    ] = None,
     ready_file: Annotated[
         str | None, _option("ready_file", "Gets the addresses once it serves.", metavar="FILE")
     ] = None,
@@ -75,6 +103,9 @@ def serve(
     burst: Annotated[
         int | None, _option("limits.burst", "Calls it may make at once. [default: 1000]")
     ] = None,
+    peer: PeerFlag = None,
+    advertise: AdvertiseFlag = None,
+    epoch_s: EpochFlag = None,
     set_: SetFlag = None,
     config: ConfigFlag = None,
     json: JsonFlag = False,
@@ -99,7 +130,14 @@ def node_sources(context: typer.Context, set_: list[str] | None, config: str | N
     return load({**assignments(set_), **flags}, os.environ, config=config)
 
 
-_KEYS = {"rate_per_s": "limits.rate_per_s", "burst": "limits.burst"}
+_KEYS = {
+    "mirror": "mirrors",
+    "rate_per_s": "limits.rate_per_s",
+    "burst": "limits.burst",
+    "peer": "mesh.peers",
+    "advertise": "mesh.advertise",
+    "epoch_s": "mesh.epoch_s",
+}
 _OTHERS = ("set_", "config", "json", "seed")
 
 
@@ -136,6 +174,8 @@ Ready = Callable[["Node"], None]
 
 def _say(node: "Node") -> None:
     names = ", ".join(node.settings.all_namespaces())
+    if node.settings.hub:
+        names = f"{names} and a hub" if names else "a hub"
     print(f"node {node.node_id} serves {names} at {' '.join(node.urls.values())}", flush=True)
 
 

@@ -1,0 +1,168 @@
+"""What `deploy/` holds is what a node, systemd, compose and Kubernetes would take."""
+
+import re
+import tomllib
+from configparser import ConfigParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+from omnirelay.testing.authority import Authority
+from tests.cli.command import omnirelay as run
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+GRACE_S = 10
+"""What a node takes to stop unless told otherwise."""
+
+
+@pytest.fixture
+def etc(tmp_path: Path) -> Path:
+    """/etc/omnirelay with the certificates that the files name."""
+    authority = Authority()
+    (tmp_path / "tls").mkdir()
+    (tmp_path / "tls" / "ca.crt").write_bytes(authority.pem)
+    names = ["spiffe://prod.example/omnirelay/node", "node-0.example"]
+    authority.issue("node", names, usage="both").write(tmp_path / "tls", "tls")
+    return tmp_path
+
+
+def validated(text: str, etc: Path, environment: dict[str, str] | None = None) -> str:
+    """What `config validate` says of a file at /etc/omnirelay/omnirelay.toml."""
+    (etc / "omnirelay.toml").write_text(text.replace("/etc/omnirelay", str(etc)))
+    words = ("config", "validate", "--config", "omnirelay.toml")
+    ended = run(*words, folder=etc, **(environment or {}))
+    assert ended.code == 0, ended.complaint
+    return ended.out
+
+
+@pytest.mark.parametrize("path", sorted(DEPLOY.glob("*.toml")), ids=lambda path: path.name)
+def test_the_settings_of_every_layout_are_good(path: Path, etc: Path) -> None:
+    node = {"OMNIRELAY_NODE_ID": "n0", "OMNIRELAY_MESH_ADVERTISE": "streams://node-0.example:7402"}
+    assert validated(path.read_text(), etc, node).startswith("good")
+
+
+@pytest.mark.parametrize("path", sorted(DEPLOY.glob("*.toml")), ids=lambda path: path.name)
+def test_nobody_but_the_nodes_may_pass_calls_on(path: Path) -> None:
+    roles = tomllib.loads(path.read_text())["identity"]["roles"]
+    peers = [role["principals"] for role in roles if role["role"] == "peer"]
+    assert peers == [["spiffe://prod.example/omnirelay/*"]]
+
+
+def test_the_unit_starts_the_node_and_gives_it_time_to_leave() -> None:
+    unit = ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(DEPLOY / "omnirelay.service")
+    service = unit["Service"]
+    program, *words = service["ExecStart"].split()
+    assert program.endswith("/bin/omnirelay")
+    assert words[0] == "serve"
+    known = run("serve", "--help").out
+    assert all(word in known for word in words if word.startswith("--"))
+    assert service["KillSignal"] == "SIGTERM"
+    assert int(service["TimeoutStopSec"]) > GRACE_S
+    assert service["Restart"] == "always"
+    assert unit["Install"]["WantedBy"]
+
+
+# -- compose ------------------------------------------------------------------------------------
+
+
+def test_every_node_of_the_compose_file_starts_with_settings_that_are_good(etc: Path) -> None:
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    nodes = {name: one for name, one in compose["services"].items() if name.startswith("node")}
+    assert len(nodes) == 3
+    peers = {f"stream://{name}:7402" for name in nodes}
+    for name, node in nodes.items():
+        environment: dict[str, str] = node["environment"]
+        assert all(isinstance(value, str) for value in environment.values())
+        assert validated("", etc, environment).startswith("good")
+        assert set(environment["OMNIRELAY_MESH_PEERS"].split(",")) == peers
+        assert environment["OMNIRELAY_MESH_ADVERTISE"] == f"stream://{name}:7402"
+        assert all(port.startswith("127.0.0.1:") for port in node["ports"])  # nobody is proved
+        assert set(node["depends_on"]) <= compose["services"].keys()
+
+
+def test_the_servers_of_the_compose_file_sync_and_keep_their_data() -> None:
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    text = compose["configs"]["nats"]["content"]
+    assert "sync_interval: always" in text
+    assert "sync_interval: always" in (DEPLOY / "nats.conf").read_text()
+    servers = {name: one for name, one in compose["services"].items() if name.startswith("nats")}
+    assert len({tuple(one["volumes"]) for one in servers.values()}) == len(servers) == 3
+    named = {volume.partition(":")[0] for one in servers.values() for volume in one["volumes"]}
+    assert named == compose["volumes"].keys()
+
+
+def test_the_image_installs_extras_that_exist() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+    found = re.search(r'"/src\[([a-z,]+)\]"', text)
+    assert found is not None
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(found[1].split(",")) <= project["optional-dependencies"].keys()
+    assert re.search(r"^USER omnirelay$", text, re.MULTILINE)
+
+
+# -- Kubernetes ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def manifests() -> dict[str, Any]:
+    found = yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())
+    return {f"{one['kind']}/{one['metadata']['name']}": one for one in found}
+
+
+def pod(manifests: dict[str, Any]) -> Any:
+    return manifests["StatefulSet/omnirelay"]["spec"]["template"]["spec"]
+
+
+def test_the_pods_start_with_settings_that_are_good(manifests: dict[str, Any], etc: Path) -> None:
+    text = manifests["ConfigMap/omnirelay"]["data"]["omnirelay.toml"]
+    (node,) = pod(manifests)["containers"]
+    name = "omnirelay-0"
+    environment = {"OMNIRELAY_NODE_ID": name}
+    advertised = next(one["value"] for one in node["env"] if "value" in one)
+    environment["OMNIRELAY_MESH_ADVERTISE"] = advertised.replace("$(OMNIRELAY_NODE_ID)", name)
+    assert validated(text, etc, environment).startswith("good")
+    peers = tomllib.loads(text)["mesh"]["peers"]
+    replicas = manifests["StatefulSet/omnirelay"]["spec"]["replicas"]
+    assert [
+        advertised.replace("$(OMNIRELAY_NODE_ID)", f"omnirelay-{n}") for n in range(replicas)
+    ] == peers
+    known = run("serve", "--help").out
+    assert all(word in known for word in node["args"] if word.startswith("--"))
+
+
+def test_selectors_ports_volumes_and_probes_fit_together(manifests: dict[str, Any]) -> None:
+    labels = manifests["StatefulSet/omnirelay"]["spec"]["template"]["metadata"]["labels"]
+    (node,) = pod(manifests)["containers"]
+    ports = {port["name"]: port["containerPort"] for port in node["ports"]}
+    for name, one in manifests.items():
+        spec = one.get("spec", {})
+        selector = spec.get("selector", labels)
+        assert selector.get("matchLabels", selector).items() <= labels.items(), name
+        if one["kind"] == "Service":
+            assert all(ports[port["targetPort"]] == port["port"] for port in spec["ports"])
+    stateful = manifests["StatefulSet/omnirelay"]["spec"]
+    assert f"Service/{stateful['serviceName']}" in manifests
+    assert {m["name"] for m in node["volumeMounts"]} == {
+        v["name"] for v in pod(manifests)["volumes"]
+    }
+    assert node["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert node["livenessProbe"]["httpGet"]["path"] == "/healthz"
+    assert pod(manifests)["terminationGracePeriodSeconds"] > GRACE_S
+
+
+def test_the_settings_listen_where_the_manifests_say(manifests: dict[str, Any]) -> None:
+    settings = tomllib.loads(manifests["ConfigMap/omnirelay"]["data"]["omnirelay.toml"])
+    (node,) = pod(manifests)["containers"]
+    for port in node["ports"]:
+        assert settings[port["name"]] == f"0.0.0.0:{port['containerPort']}"
+
+
+def test_every_file_is_named_on_the_page() -> None:
+    page = (ROOT / "docs" / "deploy.md").read_text()
+    for path in DEPLOY.iterdir():
+        assert f"deploy/{path.name}" in page, path.name
