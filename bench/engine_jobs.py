@@ -21,7 +21,7 @@ import uvloop
 import omnirelay
 from bench.wire_jobs import BODY, batches
 from omnirelay import OmniRelayError
-from omnirelay.testing.servers import free_port
+from omnirelay.cli.free_ports import free_port
 from omnirelay.testing.servers_nats import nats_servers
 from omnirelay.testing.servers_postgres import postgres_server
 

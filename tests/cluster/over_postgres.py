@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from omnirelay.cli.free_ports import LOOPBACK
 from omnirelay.testing.cluster_nodes import ClusterMesh, cluster_mesh
-from omnirelay.testing.servers import LOOPBACK
 from omnirelay.testing.servers_postgres import USER, PostgresServer
 
 

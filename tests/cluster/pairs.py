@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from omnirelay.cli.free_ports import free_ports
 from omnirelay.lease.options import QueueOptions
 from omnirelay.node.node import Node
 from omnirelay.node.settings import MeshSettings
-from tests.wire.nodes import free_ports
 from tests.wire.real_node import NAMESPACE, node
 
 OPTIONS = QueueOptions(requeue_delay_ms=0, lease_duration_ms=600_000)

@@ -10,8 +10,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import omnirelay
+from omnirelay.cli.free_ports import LOOPBACK
 from omnirelay.testing.cluster_nodes import ClusterMesh, ClusterNode, cluster_mesh
-from omnirelay.testing.servers import LOOPBACK
 
 DEPTHS = ("pending", "active", "delayed", "dead_letters", "backpressure_active")
 HOLDERS = "omnirelay_peer_lease_healthy"

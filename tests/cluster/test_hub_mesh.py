@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from omnirelay.cli.free_ports import LOOPBACK
 from omnirelay.testing.cluster_nemesis import Nemesis
 from omnirelay.testing.cluster_nodes import ClusterMesh, cluster_mesh
 from omnirelay.testing.cluster_runs import suffer
-from omnirelay.testing.servers import LOOPBACK
 from omnirelay.testing.servers_hub import HubServer, hub_server
 
 EPOCH_S = 2.0

@@ -10,6 +10,7 @@ from itertools import count
 import nats.errors
 import pytest
 
+from omnirelay.cli.free_ports import free_port
 from omnirelay.model.errors import (
     Fenced,
     InvalidOption,
@@ -25,7 +26,6 @@ from omnirelay.stores.nats_link import NatsLink, StoredMessage
 from omnirelay.stores.nats_streams import journal_config
 from omnirelay.stores.registry import open_address
 from omnirelay.testing.envelopes import Scribe, scan
-from omnirelay.testing.servers import free_port
 from omnirelay.testing.servers_nats import NatsServers, nats_servers
 
 SHARD = "orders"

@@ -4,15 +4,15 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from omnirelay.cli.free_ports import free_ports
 from omnirelay.lease.options import QueueOptions
 from omnirelay.mesh.keeper import KeepOptions
 from omnirelay.node.node import Node
@@ -21,8 +21,6 @@ from omnirelay.sdk.threads import LoopThread
 
 WIRES = ("stream", "http", "grpc")
 START_S = 15.0
-LOWEST, PORTS = 20_000, 12_000
-_given: set[int] = set()
 
 
 def settings_of(
@@ -57,21 +55,6 @@ def node_thread(settings: NodeSettings) -> Iterator[Node]:
 
 async def _opened(settings: NodeSettings) -> Node:
     return await Node(settings).__aenter__()
-
-
-def free_ports(count: int) -> list[int]:
-    """Below those that the system gives to callers: a connection of another test must not sit on a
-    port while its node is down. Processes that draw at once start far apart."""
-    found: list[int] = []
-    port = LOWEST + os.getpid() * 97 % PORTS
-    while len(found) < count:
-        port = LOWEST + (port + 1 - LOWEST) % PORTS
-        with closing(socket.socket()) as tried, suppress(OSError):
-            tried.bind(("127.0.0.1", port))
-            if port not in _given:
-                _given.add(port)
-                found.append(port)
-    return found
 
 
 class NodeProcess:

@@ -8,12 +8,13 @@ import pytest
 
 import omnirelay
 from omnirelay import Payload, Relay, Unavailable, Worker
+from omnirelay.cli.free_ports import free_ports
 from omnirelay.model.ports import SystemClock
 from omnirelay.rpc.meta import Request, RequestMeta
 from omnirelay.transports.stream_frames import VERSION, Welcome, pack
 from omnirelay.transports.stream_outbound import StreamOutbound
 from tests.embedded.signals import committed, kinds
-from tests.wire.nodes import WIRES, NodeProcess, free_ports, node_process, node_thread, settings_of
+from tests.wire.nodes import WIRES, NodeProcess, node_process, node_thread, settings_of
 from tests.wire.proxies import proxied
 
 

@@ -14,11 +14,12 @@ import pytest
 
 import omnirelay
 from omnirelay import Lease, Payload, QueueOptions, Relay, Worker
+from omnirelay.cli.free_ports import free_ports
 from omnirelay.node.node import Node
 from omnirelay.sdk import worker as worker_module
 from tests.embedded.signals import a_turn_of_the_loop, committed, counts, kinds
 from tests.embedded.worker_program import PROGRAM
-from tests.wire.nodes import WIRES, free_ports, node_process, node_thread, settings_of
+from tests.wire.nodes import WIRES, node_process, node_thread, settings_of
 
 SHORT = QueueOptions(lease_duration_ms=300, requeue_delay_ms=0)
 

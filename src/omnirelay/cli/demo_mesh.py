@@ -2,15 +2,14 @@
 
 import asyncio
 import shutil
-import socket
 import sysconfig
 from pathlib import Path
 from typing import Final
 
 from omnirelay.cli.demo_crew import Crew, Part
 from omnirelay.cli.ending import CommandFailed
+from omnirelay.cli.free_ports import LOOPBACK, free_port
 
-LOOPBACK: Final = "127.0.0.1"
 NAMES: Final = ("a", "b", "c")
 EPOCH_S: Final = 2.0
 _CONFIG: Final = """
@@ -25,7 +24,7 @@ class MeshCrew:
 
     def __init__(self, crew: Crew) -> None:
         self._crew = crew
-        self._streams = {name: _free_port() for name in NAMES}
+        self._streams = {name: free_port() for name in NAMES}
         self.journal = ""
         self.store = ""
         """In words."""
@@ -42,7 +41,7 @@ class MeshCrew:
             self.journal = f"file://{self._crew.folder}/journal"
             self.store = "objects in a folder, written if absent"
             return
-        port = _free_port()
+        port = free_port()
         config = self._crew.folder / "nats.conf"
         text = _CONFIG.format(host=LOOPBACK, port=port, folder=self._crew.folder / "jetstream")
         await asyncio.to_thread(config.write_text, text)
@@ -74,12 +73,6 @@ class MeshCrew:
 def _nats_server() -> str | None:
     own = Path(sysconfig.get_path("scripts")) / "nats-server"
     return str(own) if own.exists() else shutil.which("nats-server")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
 
 
 async def _answers(server: Part, port: int) -> None:

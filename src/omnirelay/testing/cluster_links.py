@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from omnirelay.cli.free_ports import LOOPBACK
 from omnirelay.sdk.threads import LoopThread
-from omnirelay.testing.servers import LOOPBACK
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -13,8 +13,8 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
+from omnirelay.cli.free_ports import LOOPBACK, free_port
 from omnirelay.testing.cluster_links import Link, Links, links
-from omnirelay.testing.servers import LOOPBACK, free_port
 
 NAMESPACE = "resourcelease"
 START_S = 30.0

@@ -16,10 +16,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from omnirelay.cli.free_ports import LOOPBACK
 from omnirelay.testing.cluster_nemesis import Nemesis
 from omnirelay.testing.cluster_nodes import cluster_mesh
 from omnirelay.testing.cluster_runs import failovers_ms, suffer
-from omnirelay.testing.servers import LOOPBACK
 from omnirelay.testing.servers_postgres import USER, PostgresServer, postgres_server
 
 EPOCH_S = 2.0

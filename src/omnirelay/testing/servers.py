@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from omnirelay.cli.free_ports import LOOPBACK
+
 START_S = 30.0
-LOOPBACK = "127.0.0.1"
 NOBODY = 65534
 _BIND = """
 import ctypes, os, sys
@@ -40,12 +41,6 @@ def of_wheel(package: str, pattern: str) -> Path:
         for path in sorted(Path(folder).glob(pattern)):
             return path
     raise CannotStart(f"no {pattern} of {package} for this platform: run `make setup`")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
 
 
 def unprivileged() -> int | None:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from omnirelay.testing.servers import LOOPBACK, Server, free_port, own_folder
+from omnirelay.cli.free_ports import LOOPBACK, free_port
+from omnirelay.testing.servers import Server, own_folder
 
 _KEPT_OPEN = 6
 """Hubs that nobody closed; the oldest makes room."""

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from omnirelay.testing.servers import LOOPBACK, START_S, CannotStart, Server, free_port, own_folder
+from omnirelay.cli.free_ports import LOOPBACK, free_port
+from omnirelay.testing.servers import START_S, CannotStart, Server, own_folder
 
 CONFIG = """
 server_name: n{number}

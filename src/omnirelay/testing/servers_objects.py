@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from omnirelay.cli.free_ports import LOOPBACK, free_port
 from omnirelay.testing import google_objects
-from omnirelay.testing.servers import LOOPBACK, CannotStart, Server, free_port, own_folder
+from omnirelay.testing.servers import CannotStart, Server, own_folder
 
 BUCKET = "journals"
 

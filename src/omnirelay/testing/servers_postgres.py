@@ -8,11 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from omnirelay.cli.free_ports import LOOPBACK, free_port
 from omnirelay.testing.servers import (
-    LOOPBACK,
     CannotStart,
     Server,
-    free_port,
     of_wheel,
     own_folder,
     unprivileged,

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from omnirelay.testing.servers import LOOPBACK, Server, free_port, of_wheel, own_folder
+from omnirelay.cli.free_ports import LOOPBACK, free_port
+from omnirelay.testing.servers import Server, of_wheel, own_folder
 
 
 class ValkeyServer(Server):

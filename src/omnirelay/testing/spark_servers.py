@@ -14,17 +14,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from omnirelay.cli.free_ports import LOOPBACK, free_port
 from omnirelay.pipeline.java import java_home
 from omnirelay.pipeline.session import FEW_ROWS, LIGHT_JAVA
 
 START_S = 90.0
-LOOPBACK = "127.0.0.1"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
 
 
 def light(folder: Path) -> dict[str, str]:
