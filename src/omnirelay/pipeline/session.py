@@ -143,6 +143,10 @@ def _ours(options: SessionOptions) -> dict[str, str]:
         **_of_this_machine(options.master),
         **(FEW_ROWS if options.is_small else {}),
         **({"spark.driver.host": "127.0.0.1"} if _is_here(options.master) else {}),
+        # A run of all tables generates about 400 classes. Spark keeps 100, so that the next one, a
+        # stream's next batch included, would find none of its own and compile all of them again.
+        "spark.sql.codegen.cache.maxEntries": "2000",
+        "spark.sql.codegen.useIdInClassName": "false",
         "spark.driver.memory": options.memory,
         "spark.driver.extraJavaOptions": f"{java} {quiet}",
         "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
