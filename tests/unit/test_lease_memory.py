@@ -25,7 +25,7 @@ def test_it_remembers_like_a_list_cut_at_its_front(
             plain[known[0]] = (plain[known[0]][0], key, number)
         else:
             plain = [*plain, (now, key, number)][-most:]
-        assert list(memory.items()) == plain
+        assert memory.items() == plain
         assert len(memory) == len(plain)
         assert memory.get(key) == number
 

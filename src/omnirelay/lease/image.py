@@ -67,9 +67,9 @@ def freeze(state: QueueState, part_items: int) -> Iterator[Part]:
     pending = list(state.pending.values())
     active = list(state.active.values())
     dead = list(state.dead.values())
-    requests = list(state.requests.items())
+    requests = state.requests.items()
     leases = [(at, key, list(ids)) for at, key, ids in state.lease_requests.items()]
-    finished = list(state.finished.items())
+    finished = state.finished.items()
     yield Part(base=base)
     yield from (Part(pending=slice_) for slice_ in _slices(pending, part_items))
     yield from (Part(active=slice_) for slice_ in _slices(active, part_items))

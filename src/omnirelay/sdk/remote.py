@@ -113,7 +113,7 @@ class RemoteLink:
         response = await self._asking.ask(
             "leaseBatch", request(), wire.LeaseBatchResponse, renewed=request
         )
-        return () if response is None else tuple(map(words.leased, response.leases))
+        return () if response is None else words.leased_all(response.leases)
 
     async def _return_unseen(self, wish: Wish, request_id: str) -> None:
         """The caller left while the answer may have been on its way. What was granted under this

@@ -92,8 +92,8 @@ def every_fact(state: QueueState) -> tuple[object, ...]:
         list(state.pending.items()),
         list(state.active.items()),
         list(state.dead.items()),
-        [list(memory.items()) for memory in (state.requests, state.lease_requests)],
-        list(state.finished.items()),
+        [memory.items() for memory in (state.requests, state.lease_requests)],
+        state.finished.items(),
     )
 
 
