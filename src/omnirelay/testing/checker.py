@@ -335,7 +335,8 @@ def check_conservation(journal: Journal) -> list[Violation]:
         kind = event["eventType"]
         for entry in event.get("items") or [event]:
             item = entry.get("sequenceId")
-            if item is None:  # an epoch, or a drain that found nothing
+            # An epoch, a drain that found nothing, or calls that changed nothing.
+            if item is None or kind == "Refused":
                 continue
             before, after = state.get(item, "unknown"), _after(event, entry)
             rule = _breach(kind, before, after)
