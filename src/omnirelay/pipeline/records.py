@@ -166,12 +166,13 @@ def _purged(rows: Columns) -> Records:
 
 
 def _refused(rows: Columns) -> Records:
-    details = rows.maps("details")
+    # A replay leaves out what no state holds, and no state holds anything of these.
+    details = [one or {} for one in rows.maps("details")]
     return map(
         Refused,
-        [one["verb"] for one in details],
+        [one.get("verb", "") for one in details],
         rows.words("error_code"),
-        [int(one["times"]) for one in details],
+        [int(one.get("times", 0)) for one in details],
         rows.numbers_or_none("sequence_id"),
         rows.numbers_or_none("attempt"),
         rows.texts("lease_id"),
