@@ -46,7 +46,8 @@ class Term:
         self._wrote_at = 0
         keeper.snapshot_sequence = won.snapshot_sequence
         won.turn.evolve_decided()
-        self._refusals = Refusals(self.state, options.queue.refusals_every_ms)
+        every_ms = options.queue.refusals_every_ms
+        self._refusals = Refusals(self.state, every_ms, tally.denied)
         self._note(won.turn)
 
     def turn(self) -> Turn:

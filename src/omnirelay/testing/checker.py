@@ -335,8 +335,7 @@ def check_conservation(journal: Journal) -> list[Violation]:
         kind = event["eventType"]
         for entry in event.get("items") or [event]:
             item = entry.get("sequenceId")
-            # An epoch, a drain that found nothing, or calls that changed nothing.
-            if item is None or kind == "Refused":
+            if item is None or kind == "Refused":  # an epoch, an empty drain; nothing happened
                 continue
             before, after = state.get(item, "unknown"), _after(event, entry)
             rule = _breach(kind, before, after)
