@@ -1,10 +1,12 @@
 """Refusals are written down, few and late, with what is written anyway; they change nothing."""
 
+from collections import deque
 from collections.abc import Sequence
 from itertools import chain
 
 import pytest
 
+from omnirelay.cli.event_words import event_in_words
 from omnirelay.journal.events import events_of
 from omnirelay.journal.format import Envelope, Sealed
 from omnirelay.lease.commands import (
@@ -213,6 +215,7 @@ def test_an_event_says_a_refusal_in_words() -> None:
     assert first.error is not None
     assert (first.error.message, first.error.code) == ("complete was refused 3 times", STALE)
     assert first.ownership == Token(1, 2, numbered_lease_id(1))
+    assert event_in_words(first).endswith("item 1  attempt 2  by p  complete was refused 3 times")
     assert first.metadata["verb"] == "complete"
     assert first.metadata["times"] == "3"
     assert first.metadata["principal.proof"] == "digest"
@@ -298,6 +301,17 @@ def test_a_holder_that_has_finished_is_no_zombie_for_a_heartbeat_that_came_late(
         refusals.note(Heartbeat(tokens=(token,)), StaleToken(1, "done"), 5, token)
     (found,) = refusals.take().refused
     assert found.lease_id == numbered_lease_id(2)
+
+
+def test_what_a_door_denied_is_gathered_too() -> None:
+    denied = deque([Refused("drain", "error.permission_denied", 1, principal="eve")] * 2)
+    refusals = Refusals(QueueState(), 10, denied)
+    assert refusals
+    assert not refusals.are_due(100)
+    assert refusals.are_due(110)
+    (found,) = refusals.take().refused
+    assert (found.verb, found.times, found.principal) == ("drain", 2, "eve")
+    assert not refusals
 
 
 def test_refusals_are_of_the_newest_format() -> None:
