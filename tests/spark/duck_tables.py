@@ -48,6 +48,7 @@ class TablesInDuckDB:
         old = f"(SELECT * FROM {name} WHERE state = 'open')" if is_carry else name
         tables = {one: one for one in TEXTS} | {EVENTS: EVENTS, "new": "new", "old": old}
         tables |= {"spans": _SPANS, "edges": _EDGES, "recent_names": "lineage_names"}
+        tables |= {"every_lease": "lease_attempts", "every_item": "items"}
         text = named_sql(TEXTS[name](DUCKDB, has_old=self.has_begun), **tables)
         self.database.execute(f"CREATE OR REPLACE TABLE result AS {text}")
         if self.has_begun and dataset.kind != "append":

@@ -25,6 +25,7 @@ from omnirelay.lease.evolve import evolve
 from omnirelay.lease.options import QueueOptions, SerializeBy
 from omnirelay.lease.records import Granted
 from omnirelay.lease.state import QueueState
+from omnirelay.mesh.refused import Refusals
 from omnirelay.model.errors import OmniRelayError
 from omnirelay.model.items import Payload, PendingItem, Token
 from omnirelay.testing.folded import FoldedQueue, numbered_lease_id
@@ -48,6 +49,7 @@ class RandomHistory:
         self.file: list[PendingItem] = []
         self.foreign = foreign
         self.leases = 0
+        self.refusals = Refusals(self.queue.state, 0)
 
     def _options(self) -> QueueOptions:
         high = self.chance.choice((None, 2, 4))
@@ -66,9 +68,13 @@ class RandomHistory:
                 self.queue.options = self._options()
                 self.queue.start_epoch(self.now)
                 continue
+            if self.refusals and self.chance.random() < 0.2:
+                self.queue.submit(self.refusals.take(), self.now)
+            command = self._command()
             try:
-                records, reply = self.queue.submit(self._command(), self.now)
-            except OmniRelayError:
+                records, reply = self.queue.submit(command, self.now)
+            except OmniRelayError as refused:
+                self.refusals.note(command, refused, self.now)
                 continue
             for record in records:
                 if isinstance(record, Granted):
@@ -119,6 +125,8 @@ class RandomHistory:
         chance = self.chance
         place = chance.randrange(len(self.tokens))
         roll = chance.random()
+        if roll < 0.05:
+            return Complete(token=self.tokens[place][0], principal="eve")
         if roll < 0.3:
             who = self.tokens[place][1]
             tokens = tuple(token for token, whose in self.tokens[-4:] if whose == who)

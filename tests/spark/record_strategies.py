@@ -16,6 +16,7 @@ from omnirelay.lease.records import (
     Purged,
     Record,
     Redriven,
+    Refused,
     Released,
     Renewed,
     Restored,
@@ -95,6 +96,17 @@ BY_KIND: dict[type, st.SearchStrategy[Record]] = {
     Restored: st.builds(Restored, items=many, fence_floor=big, **proved),
     Redriven: st.builds(Redriven, sequence_ids=ids, extra_attempts=drawn.attempts, **proved),
     Purged: st.builds(Purged, sequence_ids=ids, **proved),
+    Refused: st.builds(
+        Refused,
+        verb=texts,
+        code=texts,
+        times=big,
+        sequence_id=st.none() | big,
+        attempt=st.none() | drawn.attempts,
+        lease_id=st.none() | drawn.lease_ids,
+        peer_id=maybe,
+        **proved,
+    ),
 }
 records = st.one_of(*BY_KIND.values())
 

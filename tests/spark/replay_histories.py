@@ -13,6 +13,7 @@ from omnirelay.lease.evolve import evolve
 from omnirelay.lease.options import QueueOptions, SerializeBy
 from omnirelay.lease.records import Record
 from omnirelay.lease.state import Held, QueueState
+from omnirelay.mesh.refused import Refusals
 from omnirelay.model.errors import OmniRelayError
 from omnirelay.model.items import Payload, PendingItem, Token
 from omnirelay.pipeline.decode_types import SCHEMA
@@ -35,7 +36,7 @@ OPTIONS = QueueOptions(
 
 
 class History:
-    """Drives the core by chance; refused commands leave no trace, as in life."""
+    """Drives the core by chance; of refused commands some trace is left later, as in life."""
 
     def __init__(self, seed: int, steps: int) -> None:
         self.chance = Random(seed)
@@ -44,6 +45,7 @@ class History:
         self.now = BEGIN
         self.leases = 0
         self.files: list[tuple[PendingItem, ...]] = []
+        self.refusals = Refusals(self.queue.state, 0)
         for _ in range(steps):
             self.now += self.chance.choice((0, 5, 70, 250))
             try:
@@ -52,7 +54,13 @@ class History:
                 continue
 
     def _submit(self, command: commands.Command) -> object:
-        return self.queue.submit(command, self.now)[1]
+        if self.refusals and self.chance.random() < 0.2:
+            self.queue.submit(self.refusals.take(), self.now)
+        try:
+            return self.queue.submit(command, self.now)[1]
+        except OmniRelayError as refused:
+            self.refusals.note(command, refused, self.now)
+            raise
 
     def _step(self, drawn: int) -> None:
         if drawn < 40:

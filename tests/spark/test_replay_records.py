@@ -104,6 +104,16 @@ DRAWN: dict[type, st.SearchStrategy[Any]] = {
         kinds.Redriven, sequence_ids=named, extra_attempts=drawn.attempts, **many
     ),
     kinds.Purged: st.builds(kinds.Purged, sequence_ids=named, **many),
+    kinds.Refused: st.builds(
+        kinds.Refused,
+        verb=drawn.names,
+        code=drawn.names,
+        times=ids,
+        sequence_id=st.none() | ids,
+        attempt=st.none() | drawn.attempts,
+        lease_id=st.none() | drawn.lease_ids,
+        **by,
+    ),
 }
 
 

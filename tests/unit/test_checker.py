@@ -357,7 +357,7 @@ def test_j3_catches_an_enqueue_and_a_grant_under_another_fence(story: Story) -> 
 @pytest.mark.parametrize(
     ("events", "rules"),
     [
-        ("EpochStarted Enqueue LeaseGranted Heartbeat Expired LeaseGranted Completed", []),
+        ("Refused Enqueue LeaseGranted Heartbeat Expired LeaseGranted Completed Refused", []),
         ("Enqueue LeaseGranted Failed+ Redriven LeaseGranted Expired+ Purged", []),
         ("Enqueue DrainSnapshot RestoreSnapshot LeaseGranted Completed", []),
         ("Enqueue Failed+ DrainSnapshot+ RestoreSnapshot+ Redriven Purged", []),

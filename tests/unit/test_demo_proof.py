@@ -103,6 +103,10 @@ def test_an_honest_journal_proves_everything() -> None:
     assert all(proof.holds for proof in proofs)
 
 
+def test_a_refusal_after_an_item_s_end_disproves_nothing() -> None:
+    assert broken([*HONEST, event(17, "Refused", 3)], witnessed()) == set()
+
+
 def test_a_missing_event_breaks_the_whole() -> None:
     assert WHOLE in broken(HONEST[:6] + HONEST[7:], witnessed())
 

@@ -1,7 +1,8 @@
 """What an earlier version stored is read by this one, and means the same.
 
 One pair of fixtures for each version of the format, written once and never again: an envelope with
-every kind of record, and a journal of three envelopes with a snapshot after the second.
+every kind of record, and a journal of three envelopes with a snapshot after the second. Of each
+later record format (docs/adr/0014) an envelope with what it added.
 """
 
 import json
@@ -16,7 +17,7 @@ from omnirelay.journal.format import Envelope, unseal
 from omnirelay.lease.image import facts
 from omnirelay.lease.invariants import violations
 from omnirelay.lease.options import SerializeBy
-from omnirelay.lease.records import Enqueued, Record
+from omnirelay.lease.records import Enqueued, Record, Refused
 from omnirelay.lease.state import QueueState
 from omnirelay.mesh.recovery import recover, replay
 from omnirelay.model.items import ErrorInfo, Payload, Token
@@ -39,11 +40,32 @@ def envelope_v1() -> Envelope:
     return unseal((FIXTURES / "envelope-v1.json").read_bytes().strip(), shard=SHARD, at=1)
 
 
-def test_the_first_version_s_envelope_has_every_kind_of_record() -> None:
-    envelope = envelope_v1()
-    assert {type(record) for record in envelope.records} == set(Record.__args__)
+def envelope_format2() -> Envelope:
+    return unseal((FIXTURES / "envelope-format2.json").read_bytes().strip(), shard=SHARD, at=1)
+
+
+def test_the_fixtures_have_every_kind_of_record() -> None:
+    envelope, second = envelope_v1(), envelope_format2()
+    kinds = {type(record) for record in envelope.records}
+    assert kinds == set(Record.__args__) - {Refused}
+    assert {type(record) for record in second.records} - kinds == {Refused}
     assert (envelope.v, envelope.first, envelope.last) == (1, 1, 21)
     assert len(list(events_of(envelope))) == 21
+
+
+def test_the_second_format_s_records_mean_what_they_did() -> None:
+    envelope, state = envelope_format2(), QueueState()
+    replay(state, envelope)
+    assert violations(state) == []
+    assert (state.sequence, state.rules.format) == (7, 2)
+    assert (sorted(state.pending), sorted(state.active)) == ([1], [])
+    assert list(envelope.records[-2:]) == [
+        Refused(
+            *("complete", "error.taskqueue.lease_inactive", 3, 1, 1, lease_id(1)),
+            *(None, "bob", "digest-1"),
+        ),
+        Refused("enqueue", "error.resourcelease.capacity", 1, peer_id="producer-1"),
+    ]
 
 
 def test_the_first_version_s_records_mean_what_they_did() -> None:

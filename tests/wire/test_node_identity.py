@@ -67,7 +67,7 @@ def guard(tmp_path: Path) -> Guard:
 
 @pytest.fixture
 async def opened(guard: Guard) -> AsyncIterator[Node]:
-    options = QueueOptions(requeue_delay_ms=0)
+    options = QueueOptions(requeue_delay_ms=0, refusals_every_ms=0)
     async with node(
         options, identity=guard.identity(), namespace=("elsewhere",), grace_s=0.2
     ) as one:
@@ -278,6 +278,35 @@ async def test_every_event_carries_who_was_proved_and_by_what(opened: Node, guar
     assert len(set(beats)) == 2
     granted = [event for event in events if event.event_type == "LeaseGranted"]
     assert {event.peer_id for event in granted} == {"w"}
+
+
+async def test_whoever_was_denied_is_in_the_journal_with_the_next_event(
+    opened: Node, guard: Guard
+) -> None:
+    async with (
+        caller(opened, "stream", headers=guard.headers(PRODUCER)) as producer,
+        caller(opened, "http", headers=guard.headers(NOBODY)) as nobody,
+        caller(opened, "stream", headers=guard.headers(OBSERVER)) as observer,
+    ):
+        for _ in range(2):
+            with pytest.raises(PermissionDenied):
+                await nobody("drain", wire.DrainRequest())
+        await producer.enqueue("a")
+        with pytest.raises(PermissionDenied):
+            await producer("inspect", REQUESTS["inspect"])
+        await producer.enqueue("b")
+        wanted = wire.EventsRequest(follow=False)
+        stream = await observer.client.server_stream("events", wanted, Event)
+        found = [event async for event in stream]
+    assert [event.event_type for event in found[1:]] == ["Enqueue", "Refused"] * 2
+    denied = found[2::2]
+    assert [(one.principal, one.metadata["verb"], one.metadata["times"]) for one in denied] == [
+        (NOBODY, "drain", "2"),
+        (PRODUCER, "inspect", "1"),
+    ]
+    assert denied[0].metadata[PROOF]
+    assert denied[0].error is not None
+    assert denied[0].error.code == "error.permission_denied"
 
 
 async def test_the_control_plane_has_permissions_of_its_own(opened: Node, guard: Guard) -> None:

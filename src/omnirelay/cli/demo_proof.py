@@ -134,6 +134,8 @@ class _Story:
 
 
 def _items_of(event: Event) -> Iterator[int]:
+    if event.event_type == "Refused":
+        return  # it says that nothing happened
     if event.sequence_id is not None:
         yield event.sequence_id
     elif event.items is not None and event.event_type != "Heartbeat":

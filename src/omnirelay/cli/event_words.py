@@ -21,6 +21,8 @@ def event_in_words(event: Event) -> str:
     ]
     if event.payload is not None:
         facts.append(plain(f"{event.payload.resource_type}/{event.payload.resource_id}"))
+    if event.event_type == "Refused" and event.error is not None:
+        facts.append(plain(event.error.message))
     return (
         f"{event.sequence_number:>8}  {time}  {event.event_type:<15}  {'  '.join(facts)}".rstrip()
     )

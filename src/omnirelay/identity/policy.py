@@ -1,5 +1,6 @@
 """Who may do what, where. Nothing is allowed that was not granted."""
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Final
 
@@ -144,6 +145,9 @@ class Policy:
             raise PermissionDenied(f"{principal} may not {permission} in {namespace}")
 
 
+OnDenied = Callable[[Request, Procedure, PermissionDenied], None]
+
+
 class Authorize:
     """Asks by what was found in the registry, not by what a header says the call is about."""
 
@@ -151,10 +155,16 @@ class Authorize:
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
+        self.on_denied: OnDenied = lambda request, procedure, error: None
+        """Told before the caller is."""
 
     def is_idle(self, request: Request) -> bool:
         return self._policy.is_open
 
     async def __call__(self, request: Request, procedure: Procedure, next_: Handler) -> Reply:
-        self._policy.check(request.meta.principal, procedure.namespace, procedure.verb)
+        try:
+            self._policy.check(request.meta.principal, procedure.namespace, procedure.verb)
+        except PermissionDenied as error:
+            self.on_denied(request, procedure, error)
+            raise
         return await next_(request)

@@ -20,6 +20,7 @@ from omnirelay.lease.records import (
     Purged,
     Record,
     Redriven,
+    Refused,
     Released,
     Renewed,
     Restored,
@@ -184,6 +185,21 @@ def _named(record: Redriven | Purged) -> Fields:
     }
 
 
+def _refused(record: Refused) -> Fields:
+    times = "once" if record.times == 1 else f"{record.times} times"
+    fields: Fields = {
+        "sequence_id": record.sequence_id,
+        "attempt": record.attempt,
+        "peer_id": record.peer_id,
+        "principal": record.principal,
+        "error": ErrorInfo(f"{record.verb} was refused {times}", record.code),
+        "metadata": {"verb": record.verb, "times": str(record.times)},
+    }
+    if record.sequence_id is not None and record.attempt is not None and record.lease_id:
+        fields["ownership"] = Token(record.sequence_id, record.attempt, record.lease_id)
+    return fields
+
+
 # Any: each function takes its own record type; the key is that type.
 _FIELDS: dict[type, Callable[[Any], Fields]] = {
     EpochStarted: _epoch_started,
@@ -198,4 +214,5 @@ _FIELDS: dict[type, Callable[[Any], Fields]] = {
     Restored: _moved,
     Redriven: _named,
     Purged: _named,
+    Refused: _refused,
 }

@@ -24,6 +24,7 @@ from omnirelay.lease.commands import (
     Remain,
     Restore,
     StartEpoch,
+    TellRefused,
 )
 from omnirelay.lease.decide import held_by, known_request, leases_of_request, refusal
 from omnirelay.lease.deciding_moves import from_item, matching_dead
@@ -349,6 +350,7 @@ DONE = Done()
 _ANSWER: dict[type, Callable[..., Any]] = {
     StartEpoch: _done,
     Remain: _done,
+    TellRefused: _done,
     Enqueue: _accepted,
     Grant: _leased,
     Heartbeat: _beats,

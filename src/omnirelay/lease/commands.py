@@ -5,6 +5,7 @@ from typing import Protocol, overload
 
 import msgspec
 
+from omnirelay.lease.records import Refused
 from omnirelay.model.items import ANONYMOUS, Payload, PendingItem, Token
 
 
@@ -32,6 +33,12 @@ class StartEpoch(Command, frozen=True, gc=False):
 
 class Remain(Command, frozen=True, gc=False):
     """The owner has had nothing to write for a while and is still there."""
+
+
+class TellRefused(Command, frozen=True, gc=False):
+    """The owner writes down what it refused; nothing in an epoch that others may not read so."""
+
+    refused: tuple[Refused, ...]
 
 
 class Enqueue(Command, frozen=True, gc=False):

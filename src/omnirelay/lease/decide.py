@@ -25,11 +25,13 @@ from omnirelay.lease.commands import (
     Remain,
     Restore,
     StartEpoch,
+    TellRefused,
     Who,
 )
 from omnirelay.lease.options import QueueOptions
 from omnirelay.lease.records import (
     DEAD_LETTERED,
+    REFUSED_FORMAT,
     REQUEUED,
     Completed,
     Enqueued,
@@ -80,6 +82,12 @@ def _start_epoch(
 
 def _remain(state: QueueState, command: Remain, now: int, options: QueueOptions) -> Records:
     return (Renewed((), command.principal),)
+
+
+def _tell_refused(
+    state: QueueState, command: TellRefused, now: int, options: QueueOptions
+) -> Records:
+    return command.refused if state.rules.format >= REFUSED_FORMAT else ()
 
 
 def _enqueue(state: QueueState, command: Enqueue, now: int, options: QueueOptions) -> Records:
@@ -361,6 +369,7 @@ def _nothing(state: QueueState, command: Command, now: int, options: QueueOption
 _DECIDE: dict[type, Callable[[QueueState, Any, int, QueueOptions], Records]] = {
     StartEpoch: _start_epoch,
     Remain: _remain,
+    TellRefused: _tell_refused,
     Enqueue: _enqueue,
     Grant: _grant,
     Heartbeat: _heartbeat,

@@ -21,6 +21,7 @@ from omnirelay.lease.records import (
     Purged,
     Record,
     Redriven,
+    Refused,
     Released,
     Renewed,
     Restored,
@@ -286,6 +287,10 @@ def _purged(state: QueueState, record: Purged) -> None:
         del state.dead[sequence_id]
 
 
+def _refused(state: QueueState, record: Refused) -> None:
+    """A record like any other to whoever counts them, and nothing else."""
+
+
 # Any: each function takes its own record type; the key is that type.
 _APPLY: dict[type, Callable[[QueueState, Any], None]] = {
     EpochStarted: _epoch_started,
@@ -300,4 +305,5 @@ _APPLY: dict[type, Callable[[QueueState, Any], None]] = {
     Restored: _restored,
     Redriven: _redriven,
     Purged: _purged,
+    Refused: _refused,
 }

@@ -56,6 +56,8 @@ class QueueOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     dedupe_window_ms: int = 24 * 3600 * 1000
     dedupe_entries: int = 200_000
     finished_entries: int = 100_000
+    refusals_every_ms: int = 10_000
+    """Refusals are gathered so long and then written down with the next commit, if any comes."""
 
     def __post_init__(self) -> None:
         if self.serialize_by not in set(SerializeBy):
@@ -82,6 +84,7 @@ class QueueOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         _within("dedupe_window_ms", self.dedupe_window_ms, 0, limits.DELAY_MS_MAX)
         _within("dedupe_entries", self.dedupe_entries, 1, limits.DEDUPE_ENTRIES_MAX)
         _within("finished_entries", self.finished_entries, 1, limits.DEDUPE_ENTRIES_MAX)
+        _within("refusals_every_ms", self.refusals_every_ms, 0, limits.DELAY_MS_MAX)
         _within("enqueue_wait_ms", self.enqueue_wait_ms, 0, limits.WAIT_MS_MAX)
         self._check_watermarks()
 

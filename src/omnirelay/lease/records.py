@@ -9,9 +9,12 @@ import msgspec
 from omnirelay.lease.options import Rules
 from omnirelay.model.items import ANONYMOUS, ErrorInfo, Payload, Token
 
-FORMAT = 1
+FORMAT = 2
 """The newest format of records that this program reads. A change that an older program would
-misread is the next number, and is written only in epochs whose rules name it (docs/adr/0014)."""
+misread is the next number, and is written only in epochs whose rules name it (docs/adr/0014).
+
+2: `Refused`."""
+REFUSED_FORMAT = 2
 REQUEUED = "requeued"
 DEAD_LETTERED = "deadLettered"
 
@@ -162,6 +165,22 @@ class Purged(Stored, frozen=True, gc=False, tag="Purged"):
     proof: str | None = None
 
 
+class Refused(Stored, frozen=True, gc=False, tag="Refused"):
+    """Calls that were told no, `times` alike: it changes nothing. The token is the one that was
+    shown, if it may have been one of ours. It comes some time after the refusals, with the next
+    commit, and not at all if that fails: a hint to people, never a proof (docs/adr/0019)."""
+
+    verb: str
+    code: str
+    times: int
+    sequence_id: int | None = None
+    attempt: int | None = None
+    lease_id: str | None = None
+    peer_id: str | None = None
+    principal: str = ANONYMOUS
+    proof: str | None = None
+
+
 Record = (
     EpochStarted
     | Enqueued
@@ -175,4 +194,5 @@ Record = (
     | Restored
     | Redriven
     | Purged
+    | Refused
 )

@@ -1,10 +1,11 @@
 """What a shard has committed since it opened, counted as it happens."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
-from omnirelay.lease.records import DEAD_LETTERED, Expired, Failed, Record
+from omnirelay.lease.records import DEAD_LETTERED, Expired, Failed, Record, Refused
 from omnirelay.lease.state import QueueState
+from omnirelay.model import limits
 
 _FEW = 16
 """So many are counted sooner by hand."""
@@ -22,6 +23,9 @@ class Tally:
         self.on_backpressure: Callable[[bool, int], None] | None = None
         """Told, on the thread of the turn, that backpressure began or ended, and at which depth."""
         self._was_paused = False
+        self.denied: deque[Refused] = deque(maxlen=limits.REFUSALS_MAX)
+        """Calls that were refused at the node's door; the owner writes them down. From any thread,
+        and if they are many the oldest are forgotten."""
 
     def note(self, records: Sequence[Record], state: QueueState) -> None:
         self.commits += 1

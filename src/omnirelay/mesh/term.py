@@ -12,6 +12,7 @@ from omnirelay.mesh.hall import Hall
 from omnirelay.mesh.keeper import Keeper
 from omnirelay.mesh.office import Won
 from omnirelay.mesh.refusal import append_refusal, refuse_turn
+from omnirelay.mesh.refused import Refusals
 from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.mesh.tally import Tally
 from omnirelay.mesh.turn import Turn
@@ -45,11 +46,14 @@ class Term:
         self._wrote_at = 0
         keeper.snapshot_sequence = won.snapshot_sequence
         won.turn.evolve_decided()
+        every_ms = options.queue.refusals_every_ms
+        self._refusals = Refusals(self.state, every_ms, tally.denied)
         self._note(won.turn)
 
     def turn(self) -> Turn:
         """The next one, still empty."""
-        return Turn(self.state, self._options.queue, self._ids, self.time.now_ms())
+        now = self.time.now_ms()
+        return Turn(self.state, self._options.queue, self._ids, now, self._refusals)
 
     async def commit(self, turn: Turn) -> None:
         """Make its records durable, then let its answers go. Raises what the journal raises, after
@@ -96,6 +100,11 @@ class Term:
         replaced: whatever a turn answers, it answers as the owner or not at all."""
         if self._options.ttl_ms and not turn.records and turn.now >= self._must_write_at():
             turn.apply(Remain(principal=self._options.node))
+
+    def tell_refused(self, turn: Turn) -> None:
+        """What was refused lately rides along with what is written anyway."""
+        if self._refusals and turn.records and self._refusals.are_due(turn.now):
+            turn.apply(self._refusals.take())
 
     def _must_write_at(self) -> int:
         return self._wrote_at + self._options.ttl_ms // 3

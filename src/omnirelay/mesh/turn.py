@@ -24,6 +24,7 @@ from omnirelay.lease.records import Enqueued
 from omnirelay.lease.runs import Played, grant, play
 from omnirelay.lease.state import QueueState
 from omnirelay.mesh.calls import Call, LeaseCall, LeaseReply, Outcome
+from omnirelay.mesh.refused import Refusals
 from omnirelay.model import limits
 from omnirelay.model.errors import Backpressure, InvalidArgument, NothingToLease, OmniRelayError
 from omnirelay.model.items import Payload, Token, wire_size
@@ -34,7 +35,14 @@ if TYPE_CHECKING:
 
 
 class Turn:
-    def __init__(self, state: QueueState, options: QueueOptions, ids: Ids, now: int) -> None:
+    def __init__(
+        self,
+        state: QueueState,
+        options: QueueOptions,
+        ids: Ids,
+        now: int,
+        refusals: Refusals | None = None,
+    ) -> None:
         self.state = state
         self.options = options
         self.now = now
@@ -46,6 +54,7 @@ class Turn:
         """Calls of which this turn decided some commands and the rest waits."""
         self.in_hand: Call | LeaseCall | None = None
         self.ids = ids
+        self._refusals = refusals
         self._bytes = 0
 
     @property
@@ -106,10 +115,13 @@ class Turn:
                     tokens.setdefault(who, {}).update(dict.fromkeys(command.tokens))
         outcomes: dict[tuple[str, Token], Outcome] = {}
         for (principal, proof), named in tokens.items():
-            beats = self.apply(Heartbeat(tokens=tuple(named), principal=principal, proof=proof))
+            command = Heartbeat(tokens=tuple(named), principal=principal, proof=proof)
+            beats = self.apply(command)
             assert isinstance(beats, Beats)
             for token, outcome in zip(named, beats.outcomes, strict=True):
                 outcomes[(principal, token)] = outcome
+                if isinstance(outcome, OmniRelayError):
+                    self._note(command, outcome, token)
         return outcomes
 
     def handle(self, call: Call, beats: dict[tuple[str, Token], Outcome]) -> bool:
@@ -131,9 +143,14 @@ class Turn:
                 if isinstance(refused, Backpressure) and call.wait_ms != 0:
                     self.parted.append(call)
                     return False
+                self._note(command, refused)
                 outcomes.append(refused)
         self.replies.append((call, outcomes))
         return True
+
+    def _note(self, asked: Command, refused: OmniRelayError, token: Token | None = None) -> None:
+        if self._refusals is not None:
+            self._refusals.note(asked, refused, self.now, token)
 
     def _play_run(self, commands: Sequence[Command], outcomes: list[Outcome]) -> bool:
         left = commands[len(outcomes) :] if outcomes else commands
@@ -166,6 +183,7 @@ class Turn:
             _check(call)
             leases = self.apply(wish)
         except OmniRelayError as refused:
+            self._note(wish, refused)
             self.replies.append((call, (refused,)))
             return True
         if leases is None:

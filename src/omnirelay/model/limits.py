@@ -67,6 +67,9 @@ ENVELOPE_RECORDS_MAX: Final = 2048
 has been answered works while the next turn is taken."""
 ENVELOPE_BYTES_MAX: Final = 32 << 20
 TURN_COMMANDS_MAX: Final = 4096
+REFUSALS_MAX: Final = 256
+"""Different refusals, of named tokens, that wait to be written down; as many again without their
+tokens, and further ones are forgotten."""
 AHEAD_COMMANDS_MIN: Final = 256
 """So many that wait are worth a turn of their own while the last one is still being confirmed;
 fewer had better wait, and share a commit with those that come meanwhile."""

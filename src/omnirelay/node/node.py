@@ -9,13 +9,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from omnirelay.identity.settings import build_identity
+from omnirelay.lease.records import Refused
 from omnirelay.mesh.calls import AnyCall
-from omnirelay.mesh.component import Component
+from omnirelay.mesh.component import Component, peer_of
 from omnirelay.mesh.driver import LoopDriver
 from omnirelay.mesh.hub_procedures import register_hub
 from omnirelay.mesh.office import NEVER
 from omnirelay.mesh.procedures import register
-from omnirelay.model.errors import Unavailable
+from omnirelay.model.errors import PermissionDenied, Unavailable
 from omnirelay.model.ports import SystemClock
 from omnirelay.node.build import build_dispatcher, build_engine, build_inbounds, node_id
 from omnirelay.node.cluster import Cluster
@@ -29,7 +30,8 @@ from omnirelay.ops.metrics import open_metrics
 from omnirelay.ops.regions import region_pages
 from omnirelay.ops.tracing import Sampling
 from omnirelay.ops.view import NodeRow
-from omnirelay.rpc.procedure import Registry
+from omnirelay.rpc.meta import Request
+from omnirelay.rpc.procedure import Procedure, Registry
 
 if TYPE_CHECKING:
     from omnirelay.mesh.hub import Hub
@@ -157,6 +159,7 @@ class Node:
             self._hub = open_hub(self.settings, self._identity, self._clock)
             self._closing.push_async_callback(self._hub.close)
             register_hub(registry, self._hub)
+        self._identity.authorize.on_denied = self._note_denied
         shown = open_metrics(self, clock=self._clock)
         self._closing.callback(shown.close)
         sampling = Sampling()
@@ -267,6 +270,14 @@ class Node:
     async def _start(self, name: str) -> None:
         await asyncio.to_thread(self._engines[name].start)
         self._mirrors[name].start()
+
+    def _note_denied(self, request: Request, procedure: Procedure, error: PermissionDenied) -> None:
+        """The journal says so too, if this node writes it: who was denied is worth knowing."""
+        engine, meta = self._engines.get(procedure.namespace), request.meta
+        if engine is not None and engine.shard.is_served_here:
+            by = (peer_of(meta), meta.principal, meta.proof)
+            denied = Refused(procedure.verb, error.code, 1, None, None, None, *by)
+            engine.shard.tally.denied.append(denied)
 
     def rank(self, namespace: str) -> int:
         if self._standby.is_standing:

@@ -111,7 +111,7 @@ GROUP BY shard, sequence, event_type
 SELECT shard, sequence_id, sequence, event_type, epoch, timestamp, attempt, lease_id, fence,
   principal, expires_at, disposition = 'deadLettered' AS dead,
   resource_type, resource_id, partition_key
-FROM lease_events WHERE sequence_id IS NOT NULL
+FROM lease_events WHERE sequence_id IS NOT NULL AND event_type <> 'Refused'
 UNION ALL
 SELECT shard, sequence_id, sequence, event_type, epoch, timestamp, attempt,
   CAST(NULL AS STRING), fence, principal, expires_at, dead,

@@ -19,6 +19,7 @@ from omnirelay.lease.records import (
     Granted,
     Purged,
     Redriven,
+    Refused,
     Released,
     Renewed,
     Restored,
@@ -119,6 +120,11 @@ def text_map(path: str) -> Make:
         )
 
     return make
+
+
+def refusals(turned: Turned, kind: pa.DataType) -> pa.Array:
+    told = zip(turned.member("verb"), turned.member("times"), strict=True)
+    return pa.array([[("verb", verb), ("times", str(times))] for verb, times in told], kind)
 
 
 def _lists(groups: Sequence[Values], members: dict[str, pa.Array], count: int) -> pa.Array:
@@ -226,5 +232,11 @@ COLUMNS: dict[type[Stored], dict[str, Make]] = {
     Restored: {**_PROVED, "items": whole_items, "fence_floor": as_it_is("fence_floor")},
     Redriven: {**_PROVED, "items": ids, "extra_attempts": as_it_is("extra_attempts")},
     Purged: {**_PROVED, "items": ids},
+    Refused: {
+        **_PROVED,
+        **_same("sequence_id", "attempt", "lease_id", "peer_id"),
+        "error_code": as_it_is("code"),
+        "details": refusals,
+    },
 }
 KINDS = tuple(COLUMNS)

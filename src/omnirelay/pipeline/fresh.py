@@ -44,6 +44,13 @@ def fresh_sql(table: str, *, has_old: bool) -> str:
 )"""
 
 
+def every(step: Step, table: str) -> "DataFrame":
+    """All rows of an input, for the few questions that go back to the beginning."""
+    found = step.read(table)
+    assert found is not None, "the inputs come first"
+    return found
+
+
 def spans(step: Step) -> "DataFrame":
     """Each shard that moves, with its first new sequence."""
     rows = ", ".join(f"({quoted(shard)}, {low + 1}L)" for shard, (low, _) in step.moves.items())

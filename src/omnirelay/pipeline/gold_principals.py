@@ -3,13 +3,14 @@
 One row per principal, resource and action (the event type). An event about many items counts for
 each of them. Heartbeats are left out: they say that a grant, which is here, went on, and
 `lease_attempts` counts them. An expiry counts for the principal that let the lease expire. Refused
-calls are not in the journal, so nothing here speaks of them.
+calls count as often as the journal says, heartbeats among them, and stand where their principal was
+told no; their resource is blank where they named no item that is known here.
 """
 
 # ruff: noqa: S608 - put together from constants; no value from outside comes into the text
 
 from omnirelay.pipeline.datasets import EVENTS, Change, Dataset, Expectation, Step
-from omnirelay.pipeline.fresh import fresh_sql, spans
+from omnirelay.pipeline.fresh import every, fresh_sql, spans
 from omnirelay.pipeline.sql import SPARK, Dialect, run_sql
 
 COLUMNS = (
@@ -18,17 +19,43 @@ COLUMNS = (
     " last_sequence bigint"
 )
 _KEY = "shard, principal, resource_type, resource_id, action"
+_SPAN = "first_at, last_at, first_sequence, last_sequence"
+
+
+def _refused(*, has_old: bool) -> str:
+    """What was refused may be about an item that left long ago, so all items are asked; but only if
+    anything was refused, which is little and so broadcast."""
+    items = "every_item" if has_old else "items"
+    return f"""
+told AS (
+  SELECT shard, sequence, timestamp, principal, sequence_id,
+    CAST(details['times'] AS BIGINT) AS times
+  FROM $new WHERE event_type = 'Refused'
+),
+about AS (
+  SELECT /*+ BROADCAST(r) */ r.shard, r.sequence,
+    max_by(i.resource_type, i.enqueued_sequence) AS resource_type,
+    max_by(i.resource_id, i.enqueued_sequence) AS resource_id
+  FROM told AS r JOIN ${items} AS i ON i.shard = r.shard AND i.sequence_id = r.sequence_id
+    AND i.enqueued_sequence < r.sequence
+  GROUP BY r.shard, r.sequence
+),
+refusals AS (
+  SELECT r.shard, r.principal, coalesce(a.resource_type, '') AS resource_type,
+    coalesce(a.resource_id, '') AS resource_id, 'Refused' AS action, r.sequence, r.times,
+    r.timestamp AS touched_at
+  FROM told AS r LEFT JOIN about AS a ON a.shard = r.shard AND a.sequence = r.sequence
+)"""
 
 
 def statement(sql: Dialect, *, has_old: bool) -> str:
-    old = (
-        f"""UNION ALL SELECT {_KEY}, times, first_at, last_at, first_sequence, last_sequence
-  FROM $old"""
-        if has_old
-        else ""
+    old = f"UNION ALL SELECT {_KEY}, times, {_SPAN} FROM $old" if has_old else ""
+    span = (
+        "min(touched_at) AS first_at, max(touched_at) AS last_at,"
+        " min(sequence) AS first_sequence, max(sequence) AS last_sequence"
     )
     return f"""
-WITH {fresh_sql("lease_attempts", has_old=has_old)},
+WITH {fresh_sql("lease_attempts", has_old=has_old)},{_refused(has_old=has_old)},
 moves AS (
   SELECT shard, sequence, timestamp, principal, event_type, {sql.each("items")} AS item FROM $new
   WHERE event_type IN ('DrainSnapshot', 'RestoreSnapshot', 'Redriven', 'Purged')
@@ -55,10 +82,9 @@ touches AS (
   WHERE m.event_type IN ('Redriven', 'Purged')
 ),
 parts AS (
-  SELECT {_KEY}, count(*) AS times, min(touched_at) AS first_at,
-    max(touched_at) AS last_at,
-    min(sequence) AS first_sequence, max(sequence) AS last_sequence
-  FROM touches GROUP BY {_KEY}
+  SELECT {_KEY}, count(*) AS times, {span} FROM touches GROUP BY {_KEY}
+  UNION ALL
+  SELECT {_KEY}, CAST(sum(times) AS BIGINT) AS times, {span} FROM refusals GROUP BY {_KEY}
   {old}
 )
 SELECT {_KEY}, CAST(sum(times) AS BIGINT) AS times, min(first_at) AS first_at,
@@ -72,7 +98,7 @@ def advance(step: Step) -> Change:
     names = ("lease_attempts", "items")
     frames = {name: step.recent(name) for name in names} | {"new": step.new}
     if step.old is not None:
-        frames |= {"old": step.old, "spans": spans(step)}
+        frames |= {"old": step.old, "spans": spans(step), "every_item": every(step, "items")}
     return Change(replace=run_sql(step.session, statement(SPARK, has_old=has_old), **frames))
 
 

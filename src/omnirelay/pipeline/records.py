@@ -24,6 +24,7 @@ from omnirelay.lease.records import (
     Purged,
     Record,
     Redriven,
+    Refused,
     Released,
     Renewed,
     Restored,
@@ -164,6 +165,21 @@ def _purged(rows: Columns) -> Records:
     return map(Purged, ids, rows.words("principal"), rows.words("proof"))
 
 
+def _refused(rows: Columns) -> Records:
+    # A replay leaves out what no state holds, and no state holds anything of these.
+    details = [one or {} for one in rows.maps("details")]
+    return map(
+        Refused,
+        [one.get("verb", "") for one in details],
+        rows.words("error_code"),
+        [int(one.get("times", 0)) for one in details],
+        rows.numbers_or_none("sequence_id"),
+        rows.numbers_or_none("attempt"),
+        rows.texts("lease_id"),
+        *_by(rows),
+    )
+
+
 def _groups(things: list[T], ends: list[int]) -> Iterator[tuple[T, ...]]:
     return (tuple(things[start:end]) for start, end in pairwise(ends))
 
@@ -240,5 +256,6 @@ _MAKERS: dict[str, tuple[Callable[[Columns], Records], tuple[str, ...]]] = {
     "RestoreSnapshot": (_restored, (*_MANY, "fence_floor")),
     "Redriven": (_redriven, (*_MANY, "extra_attempts")),
     "Purged": (_purged, _MANY),
+    "Refused": (_refused, ("sequence_id", "attempt", "lease_id", "error_code", "details", *_BY)),
 }
 """How a kind is made, and of which columns: no other is looked at for its rows."""

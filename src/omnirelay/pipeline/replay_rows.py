@@ -32,6 +32,7 @@ KINDS = (
     "RestoreSnapshot",
     "Redriven",
     "Purged",
+    "Refused",
 )
 (
     ENQUEUED,
@@ -46,6 +47,7 @@ KINDS = (
     RESTORED,
     REDRIVEN,
     PURGED,
+    REFUSED,
 ) = range(len(KINDS))
 UNKNOWN = len(KINDS)
 

@@ -280,7 +280,7 @@ class Traffic:
         return self._events - self.state.sequence
 
     def _ask(self, command: Command) -> tuple[Record, ...]:
-        """A refused call leaves no trace in a journal."""
+        """A refused call leaves no trace: an owner may tell of it later, and need not."""
         if not self._left():
             return ()
         try:

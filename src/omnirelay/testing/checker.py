@@ -335,7 +335,7 @@ def check_conservation(journal: Journal) -> list[Violation]:
         kind = event["eventType"]
         for entry in event.get("items") or [event]:
             item = entry.get("sequenceId")
-            if item is None:  # an epoch, or a drain that found nothing
+            if item is None or kind == "Refused":  # an epoch, an empty drain; nothing happened
                 continue
             before, after = state.get(item, "unknown"), _after(event, entry)
             rule = _breach(kind, before, after)

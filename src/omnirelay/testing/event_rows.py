@@ -19,6 +19,7 @@ from omnirelay.lease.records import (
     Item,
     Purged,
     Redriven,
+    Refused,
     Released,
     Renewed,
     Restored,
@@ -177,6 +178,18 @@ def _named(record: Redriven | Purged) -> Row:
     }
 
 
+def _refused(record: Refused) -> Row:
+    return {
+        "sequence_id": record.sequence_id,
+        "attempt": record.attempt,
+        "lease_id": record.lease_id,
+        "peer_id": record.peer_id,
+        "principal": record.principal,
+        "error_code": record.code,
+        "details": {"verb": record.verb, "times": str(record.times)},
+    }
+
+
 # Any: each function takes its own record type; the key is that type.
 _COLUMNS: dict[type, Callable[[Any], Row]] = {
     EpochStarted: _epoch,
@@ -191,4 +204,5 @@ _COLUMNS: dict[type, Callable[[Any], Row]] = {
     Restored: _moved,
     Redriven: _redriven,
     Purged: _named,
+    Refused: _refused,
 }

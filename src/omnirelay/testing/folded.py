@@ -16,7 +16,7 @@ from omnirelay.lease.decide import decide
 from omnirelay.lease.evolve import evolve
 from omnirelay.lease.invariants import violations
 from omnirelay.lease.options import QueueOptions
-from omnirelay.lease.records import Record
+from omnirelay.lease.records import FORMAT, Record
 from omnirelay.lease.state import QueueState
 from omnirelay.model.items import dashed
 
@@ -55,7 +55,8 @@ class FoldedQueue:
 
     def start_epoch(self, now: int) -> Records:
         epoch = self.state.epoch + 1
-        return self.submit(StartEpoch(epoch=epoch, node=self.name, origin=self.name), now)[0]
+        begin = StartEpoch(epoch=epoch, node=self.name, origin=self.name, format=FORMAT)
+        return self.submit(begin, now)[0]
 
     def refold(self) -> None:
         """A crash: only what the journal holds, as JSON, is left."""

@@ -99,6 +99,7 @@ def draw_mesh_plan(seed: int) -> MeshPlan:
             sweep_interval_ms=chance.choice((0, 20)),
             max_attempts=chance.choice((2, 5)),
             requeue_delay_ms=chance.choice((0, 0, 30)),
+            refusals_every_ms=0,
         ),
         keep=KeepOptions(snapshot_every=every, retain_ms=chance.choice((0, 100, 3_600_000))),
         nodes=chance.choice((3, 3, 3, 3, 3, 4, 5)),

@@ -170,9 +170,14 @@ def _peers(shard: NaiveShard) -> list[Row]:
             | {"grants": len(leases), "heartbeats": _sum(leases, "heartbeats"), **ends}
             | {"hold_ms_sum": hold, "hold_mean_ms": hold // count if count else None}
             | {"first_seen_at": min(seen), "last_seen_at": max(seen)}
-            | {"suspected_zombie": ends["expired"] > 0 and ends["expired"] / count >= 0.2}
+            | {"refused": shard.seen.refused[peer]}
+            | {"suspected_zombie": shard.seen.refused[peer] > 0 or _expires(ends["expired"], count)}
         )
     return rows
+
+
+def _expires(expired: int, ended: int) -> bool:
+    return expired > 0 and expired / ended >= 0.2
 
 
 def _principals(shard: NaiveShard) -> list[Row]:

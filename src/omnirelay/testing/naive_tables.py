@@ -4,6 +4,7 @@ The oracle of the pipeline's SQL. It shares nothing with it but the column names
 in a dictionary and does what the record says. Times are milliseconds.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,6 +55,12 @@ class Seen:
     """How it came, what it is, when."""
     runs: list[tuple[Payload, Row]] = field(default_factory=list)
     """Completed attempts and what their items carried."""
+    payloads: dict[int, Payload] = field(default_factory=dict)
+    """What each item that ever was here was about, when it last came."""
+    grants: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Lease id to the peer and the principal it was granted to."""
+    refused: Counter[str] = field(default_factory=Counter)
+    """Peer to how often it was refused."""
 
 
 class NaiveShard:
@@ -90,6 +97,8 @@ class NaiveShard:
                 self._renewed(m, m.record)
             case r.Completed() | r.Failed() | r.Expired() | r.Released():
                 self._ended(m, m.record)
+            case r.Refused():
+                self._refused(m, m.record)
             case _:
                 self._moved(m, m.record)
         epoch = self.epochs[-1]
@@ -160,6 +169,7 @@ class NaiveShard:
         }
         self.items.append(row)
         self.seen.arrivals.append((how, payload, m))
+        self.seen.payloads[row["sequence_id"]] = payload
         return row
 
     def _touch(self, m: Moment, principal: str, payload: Payload) -> None:
@@ -199,7 +209,17 @@ class NaiveShard:
             "expires_at": record.expires_at,
             "wait_ms": m.at - live.queued_at,
         }
+        self.seen.grants[record.lease_id] = (record.peer_id or "", record.principal)
         self._touch(m, record.principal, live.payload)
+
+    def _refused(self, m: Moment, record: r.Refused) -> None:
+        seen = self.seen
+        about = seen.payloads.get(record.sequence_id or 0, Payload("", ""))
+        for _ in range(record.times):
+            self._touch(m, record.principal, about)
+        peer, principal = seen.grants.get(record.lease_id or "", ("", None))
+        if principal == record.principal:
+            seen.refused[peer] += record.times
 
     def _attempt(self, sequence_id: int, live: Live) -> Row:
         """The row of an item that nobody holds; a grant fills it in."""

@@ -134,4 +134,6 @@ def draw_queue(chance: Random) -> QueueOptions:
         pending_high=high,
         enqueue_wait_ms=chance.choice((0, 100, 800)),
         finished_entries=chance.choice((2, 100_000)),
+        # Whatever is refused is written down soon, or a world ends before it is.
+        refusals_every_ms=lease_ms if high is None else 0,
     )

@@ -16,6 +16,7 @@ from omnirelay.lease.records import (
     Purged,
     Record,
     Redriven,
+    Refused,
     Released,
     Renewed,
     Restored,
@@ -62,6 +63,14 @@ def record_lines(record: Record) -> Iterator[str]:
             yield f"Redriven {_ids(record.sequence_ids)} for {record.extra_attempts} attempts more"
         case Purged():
             yield f"Purged {_ids(record.sequence_ids)}"
+        case Refused():
+            token = _joined(
+                _named("of", record.sequence_id or 0), _named("attempt", record.attempt or 0)
+            )
+            said = _joined(
+                "Refused", record.verb, token, f"{record.times} times by {record.principal}:"
+            )
+            yield _joined(said, record.code)
         case _ as never:
             assert_never(never)
 
