@@ -44,8 +44,11 @@ def fresh_sql(table: str, *, has_old: bool) -> str:
 )"""
 
 
-def every(step: Step, table: str) -> "DataFrame":
-    """All rows of an input, for the few questions that go back to the beginning."""
+def asked_of_refused(step: Step, table: str) -> "DataFrame":
+    """Where a step looks up what its refused calls were about: in all rows of an input, since that
+    may have ended long ago. Hardly any step has one, and then a few rows do: nothing is asked."""
+    if step.new.where("event_type = 'Refused'").isEmpty():
+        return step.recent(table)
     found = step.read(table)
     assert found is not None, "the inputs come first"
     return found

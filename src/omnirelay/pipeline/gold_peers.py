@@ -15,7 +15,7 @@ counting the step's own beats.
 from typing import TYPE_CHECKING
 
 from omnirelay.pipeline.datasets import EVENTS, Change, Dataset, Expectation, Step
-from omnirelay.pipeline.fresh import every, fresh_sql, spans
+from omnirelay.pipeline.fresh import asked_of_refused, fresh_sql, spans
 from omnirelay.pipeline.sql import SPARK, Dialect, names_of, run_sql
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def advance(step: Step) -> Change:
     has_old = step.old is not None
     frames = {"lease_attempts": step.recent("lease_attempts"), "new": step.new}
     if step.old is not None:
-        every_lease = every(step, "lease_attempts")
+        every_lease = asked_of_refused(step, "lease_attempts")
         frames |= {"old": step.old, "spans": spans(step), "every_lease": every_lease}
     return Change(replace=run_sql(step.session, statement(SPARK, has_old=has_old), **frames))
 
