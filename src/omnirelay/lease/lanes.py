@@ -106,17 +106,20 @@ class Lanes:
 
     def push_all(self, items: Iterable[Item]) -> None:
         """`push` for each, at the back."""
-        kind, priority = "", 0
-        line: deque[Entry] | None = None
+        kind: str | None = None
+        priority, ticket = 0, self._ticket
+        line: deque[Entry] = deque()
         for item in items:
-            same = item.priority == priority and item.payload.resource_type == kind
-            if line is not None and same:
-                self._ticket += 1
-                line.append((self._ticket, item))
+            if item.payload.resource_type == kind and item.priority == priority:
+                ticket += 1
+                line.append((ticket, item))
                 continue
+            self._ticket = ticket
             self.push(item)
+            ticket = self._ticket
             kind, priority = item.payload.resource_type, item.priority
             line = self._lanes[kind].buckets[priority]
+        self._ticket = ticket
 
     def take_all(self, sequence_ids: Sequence[int]) -> list[Item]:
         """These are pending no more and leave their lanes, one after the other."""

@@ -6,7 +6,7 @@ journal could not store is refused here, and a dict the caller changes later is 
 
 from collections.abc import Sequence
 from functools import cache
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 import msgspec
 
@@ -108,7 +108,14 @@ def checked_item(command: Enqueue) -> Enqueue:
 
 
 def _is_plain(command: Enqueue) -> bool:
-    payload = command.payload
+    return (
+        _is_plain_payload(command.payload)
+        and _is_small(command.priority)
+        and (command.max_attempts is None or _is_small(command.max_attempts))
+    )
+
+
+def _is_plain_payload(payload: object) -> TypeGuard[Payload]:
     if type(payload) is not Payload:
         return False
     kind, name, encoding = payload.resource_type, payload.resource_id, payload.payload_encoding
@@ -121,8 +128,6 @@ def _is_plain(command: Enqueue) -> bool:
         and payload.attributes is None
         and (payload.request_id is None or _is_ascii(payload.request_id))
         and (payload.partition_key is None or _is_ascii(payload.partition_key))
-        and _is_small(command.priority)
-        and (command.max_attempts is None or _is_small(command.max_attempts))
     )
 
 
@@ -156,6 +161,8 @@ def checked_items(
 
 
 def _checked_or_refused(item: Payload | Enqueue, peer_id: str | None) -> Enqueue | OmniRelayError:
+    if _is_plain_payload(item):
+        return Enqueue(payload=item, peer_id=peer_id)
     try:
         if isinstance(item, Enqueue):
             return checked_item(item)
@@ -166,6 +173,9 @@ def _checked_or_refused(item: Payload | Enqueue, peer_id: str | None) -> Enqueue
 
 def batches(commands: Sequence[Enqueue]) -> list[list[Enqueue]]:
     """In order, none with more items or bytes than one envelope should carry."""
+    total = sum([len(command.payload.body) for command in commands])
+    if 0 < len(commands) <= limits.BATCH_MAX and total <= limits.ENVELOPE_BYTES_MAX:
+        return [list(commands)]
     found: list[list[Enqueue]] = [[]]
     size = 0
     for command in commands:

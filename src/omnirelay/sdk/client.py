@@ -109,12 +109,13 @@ class Relay:
     ) -> list[Accepted | OmniRelayError]:
         """One commit for all of them, one outcome each: a refused item stops no other."""
         checked = checked_items(list(payloads), self.peer_id)
-        accepted: list[Outcome] = []
-        for batch in batches([item for item in checked if isinstance(item, Enqueue)]):
-            accepted += await self._link.call(batch)
-        coming = iter(accepted)
-        outcomes = [next(coming) if isinstance(item, Enqueue) else item for item in checked]
-        assert all(isinstance(outcome, Accepted | OmniRelayError) for outcome in outcomes)
+        asked = [item for item in checked if isinstance(item, Enqueue)]
+        outcomes: list[Outcome | OmniRelayError] = []
+        for batch in batches(asked):
+            outcomes += await self._link.call(batch)
+        if len(asked) < len(checked):
+            coming = iter(outcomes)
+            outcomes = [next(coming) if isinstance(item, Enqueue) else item for item in checked]
         return cast("list[Accepted | OmniRelayError]", outcomes)
 
     # -- working ------------------------------------------------------------------------------
