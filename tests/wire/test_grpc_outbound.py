@@ -27,6 +27,7 @@ from omnirelay.rpc.codec import JSON, MSGPACK
 from omnirelay.rpc.meta import Request, RequestMeta, Response, Stream
 from omnirelay.transports.grpc_loop import lasting_loop
 from omnirelay.transports.grpc_outbound import GrpcOutbound
+from omnirelay.transports.grpc_service import STREAM_MARK
 from omnirelay.transports.proto import resource_lease_pb2 as pb
 from tests.wire.grpc_served import Node, asking, served
 from tests.wire.http_echo import From, Numbered, Say, soon
@@ -190,23 +191,29 @@ async def test_events_come_in_order_and_end_where_they_should() -> None:
     assert events[0].metadata["queue.pending"] == "1"
 
 
-async def test_a_stream_that_ends_before_its_beginning_was_told_is_a_stream_of_nothing() -> None:
+@pytest.mark.parametrize("procedure", ["resourcelease::events", "echo::count"])
+async def test_a_stream_that_ends_before_its_beginning_was_told_is_a_stream_of_nothing(
+    procedure: str,
+) -> None:
     """With several loops in a process gRPC can tell of the end first; here nothing else comes."""
 
-    async def nothing(_request: bytes, _context: object) -> AsyncIterator[bytes]:
+    async def nothing(_request: bytes, context: Any) -> AsyncIterator[bytes]:
+        if procedure == "echo::count":  # the other is declared to be a stream
+            context.set_trailing_metadata((STREAM_MARK,))
         for never in list[bytes]():
             yield never
 
     with lasting_loop():
         server = grpc.aio.server()
-    events: Any = grpc.unary_stream_rpc_method_handler(nothing)
-    service = grpc.method_handlers_generic_handler("omnirelay.v1.ResourceLease", {"Events": events})
-    server.add_generic_rpc_handlers((service,))
+    handler: Any = grpc.unary_stream_rpc_method_handler(nothing)
+    for service, method in (("omnirelay.v1.ResourceLease", "Events"), ("echo", "count")):
+        handlers = grpc.method_handlers_generic_handler(service, {method: handler})
+        server.add_generic_rpc_handlers((handlers,))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     outbound = GrpcOutbound(f"grpc://127.0.0.1:{port}", clock=SystemClock())
     await outbound.start()
-    stream = await outbound(asking("resourcelease::events", wire.EventsRequest(), outbound))
+    stream = await outbound(asking(procedure, wire.EventsRequest(), outbound))
     assert isinstance(stream, Stream)
     assert [body async for body in stream.messages] == []
     await outbound.stop()

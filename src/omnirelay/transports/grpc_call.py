@@ -84,6 +84,8 @@ class Call:
                 # Now, not with the first message: an accepted stream may be silent for long.
                 await context.send_initial_metadata(_opening(request.meta))
                 await _send(messages, context)
+            # Again: gRPC may tell a caller of the end before the beginning.
+            context.set_trailing_metadata((STREAM_MARK,))
         except OmniRelayError as error:
             refusal = error
         except grpc.aio.BaseError:

@@ -134,12 +134,13 @@ class GrpcOutbound:
         if STREAM_MARK in opening:
             return Stream(messages)
         body = await messages.only()
-        if body is None:
-            # gRPC may tell of the end before the beginning, where a process has several loops.
-            if method is not None and method.gives_many:
-                return Stream(messages)
-            raise OutcomeUnknown("the call ended well, without an answer")
-        return _response(body, await messages.trailers())
+        trailers = await messages.trailers()
+        if body is not None:
+            return _response(body, trailers)
+        # gRPC may tell of the end before the beginning, where a process has several loops.
+        if STREAM_MARK in tuple(trailers) or (method is not None and method.gives_many):
+            return Stream(messages)
+        raise OutcomeUnknown("the call ended well, without an answer")
 
     async def _single(
         self, path: str, body: bytes, timeout_s: float | None, metadata: "_Metadata"
