@@ -23,7 +23,7 @@ from omnirelay.model import limits
 from omnirelay.model.errors import NotOwner, OmniRelayError
 from omnirelay.node.cluster import Cluster
 from omnirelay.node.mirroring import Mirrors
-from omnirelay.ops.reading import checkpoint_of
+from omnirelay.ops.reading import lags_of
 from omnirelay.ops.view import Holder, NodeRow, ShardStatus, Transition
 from omnirelay.sdk.engine import Engine
 
@@ -120,16 +120,10 @@ class ShardWatch:
             self._shard.tally.followed = await asyncio.to_thread(self._followed) if is_ours else ()
 
     def _followed(self) -> tuple[Followed, ...]:
-        """Furthest behind first. Blocks."""
         try:
-            readers = {one.name: one for one in checkpoint_of(self).sinks}
+            return lags_of(self)
         except OmniRelayError:
             return ()  # the store does not say
-        told = (
-            Followed(one.name, one.sequence, one.sequence_lag, one.lag_ms)
-            for one in readers.values()
-        )
-        return tuple(sorted(told, key=lambda one: -one.lag_ms))
 
     def followers(self) -> Sequence[FollowerStatus]:
         """Of a mirror that runs here, what it says itself."""
