@@ -20,10 +20,11 @@ from omnirelay.lease.commands import (
     Redrive,
     Release,
     Restore,
+    TellFollowed,
 )
 from omnirelay.lease.evolve import evolve
 from omnirelay.lease.options import QueueOptions, SerializeBy
-from omnirelay.lease.records import Granted
+from omnirelay.lease.records import Followed, Granted
 from omnirelay.lease.state import QueueState
 from omnirelay.mesh.refused import Refusals
 from omnirelay.model.errors import OmniRelayError
@@ -70,6 +71,8 @@ class RandomHistory:
                 continue
             if self.refusals and self.chance.random() < 0.2:
                 self.queue.submit(self.refusals.take(), self.now)
+            if self.chance.random() < 0.1:
+                self.queue.submit(self._lags(), self.now)
             command = self._command()
             try:
                 records, reply = self.queue.submit(command, self.now)
@@ -82,6 +85,13 @@ class RandomHistory:
                     self.tokens.append((token, record.principal))
             if isinstance(reply, DrainPage):
                 self.file = [*self.file, *reply.items][-_FILE_KEPT:]
+
+    def _lags(self) -> TellFollowed:
+        readers = self.chance.sample(("lakehouse", "mirror", "node:b"), self.chance.randint(1, 3))
+        drawn = [(name, self.chance.choice((0, 0, 40, 3_000))) for name in readers]
+        return TellFollowed(
+            followed=tuple(Followed(name, 1, lag // 10, lag) for name, lag in drawn)
+        )
 
     def _command(self) -> Command:
         chance = self.chance

@@ -11,6 +11,7 @@ from omnirelay.lease.records import (
     EpochStarted,
     Expired,
     Failed,
+    Followed,
     Granted,
     Item,
     Purged,
@@ -107,6 +108,7 @@ BY_KIND: dict[type, st.SearchStrategy[Record]] = {
         peer_id=maybe,
         **proved,
     ),
+    Followed: st.builds(Followed, reader=texts, position=big, sequence_lag=big, lag_ms=big),
 }
 records = st.one_of(*BY_KIND.values())
 

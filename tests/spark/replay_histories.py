@@ -11,7 +11,7 @@ from omnirelay.lease import commands
 from omnirelay.lease.answers import DrainPage
 from omnirelay.lease.evolve import evolve
 from omnirelay.lease.options import QueueOptions, SerializeBy
-from omnirelay.lease.records import Record
+from omnirelay.lease.records import Followed, Record
 from omnirelay.lease.state import Held, QueueState
 from omnirelay.mesh.refused import Refusals
 from omnirelay.model.errors import OmniRelayError
@@ -56,6 +56,9 @@ class History:
     def _submit(self, command: commands.Command) -> object:
         if self.refusals and self.chance.random() < 0.2:
             self.queue.submit(self.refusals.take(), self.now)
+        if self.chance.random() < 0.05:
+            told = Followed("mirror", self.queue.state.sequence, 0, 0)
+            self.queue.submit(commands.TellFollowed(followed=(told,)), self.now)
         try:
             return self.queue.submit(command, self.now)[1]
         except OmniRelayError as refused:

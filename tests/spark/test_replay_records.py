@@ -114,6 +114,9 @@ DRAWN: dict[type, st.SearchStrategy[Any]] = {
         lease_id=st.none() | drawn.lease_ids,
         **by,
     ),
+    kinds.Followed: st.builds(
+        kinds.Followed, reader=drawn.names, position=ids, sequence_lag=ids, lag_ms=ids
+    ),
 }
 
 

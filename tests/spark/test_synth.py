@@ -61,7 +61,7 @@ def bodies(path: Path) -> list[tuple[object, ...]]:
 def test_a_history_of_some_length_has_every_kind_of_event_that_changes_anything() -> None:
     records = [r for kept in clean_history(Share(0, 1, 6000, 2)) for r in kept.envelope.records]
     counted = Counter(map(event_type, records))
-    assert set(counted) == EVENT_TYPES - {"Refused"}
+    assert set(counted) == EVENT_TYPES - {"Refused", "Followed"}
     assert counted.total() == 3000
 
 

@@ -182,7 +182,7 @@ fields: dict[str, st.SearchStrategy[object]] = {
     "sequence_ids": st.lists(small, max_size=4).map(tuple),
     "priority": drawn.priorities,
 }
-texts = {"node", "origin", "lease_id", "principal", "verb", "code"}
+texts = {"node", "origin", "lease_id", "principal", "verb", "code", "reader"}
 optional = {"peer_id", "request_id", "proof"}
 
 

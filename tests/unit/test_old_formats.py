@@ -17,7 +17,7 @@ from omnirelay.journal.format import Envelope, unseal
 from omnirelay.lease.image import facts
 from omnirelay.lease.invariants import violations
 from omnirelay.lease.options import SerializeBy
-from omnirelay.lease.records import Enqueued, Record, Refused
+from omnirelay.lease.records import Enqueued, Followed, Record, Refused
 from omnirelay.lease.state import QueueState
 from omnirelay.mesh.recovery import recover, replay
 from omnirelay.model.items import ErrorInfo, Payload, Token
@@ -47,8 +47,8 @@ def envelope_format2() -> Envelope:
 def test_the_fixtures_have_every_kind_of_record() -> None:
     envelope, second = envelope_v1(), envelope_format2()
     kinds = {type(record) for record in envelope.records}
-    assert kinds == set(Record.__args__) - {Refused}
-    assert {type(record) for record in second.records} - kinds == {Refused}
+    assert kinds == set(Record.__args__) - {Refused, Followed}
+    assert {type(record) for record in second.records} - kinds == {Refused, Followed}
     assert (envelope.v, envelope.first, envelope.last) == (1, 1, 21)
     assert len(list(events_of(envelope))) == 21
 
@@ -57,14 +57,15 @@ def test_the_second_format_s_records_mean_what_they_did() -> None:
     envelope, state = envelope_format2(), QueueState()
     replay(state, envelope)
     assert violations(state) == []
-    assert (state.sequence, state.rules.format) == (7, 2)
+    assert (state.sequence, state.rules.format) == (8, 2)
     assert (sorted(state.pending), sorted(state.active)) == ([1], [])
-    assert list(envelope.records[-2:]) == [
+    assert list(envelope.records[-3:]) == [
         Refused(
             *("complete", "error.taskqueue.lease_inactive", 3, 1, 1, lease_id(1)),
             *(None, "bob", "digest-1"),
         ),
         Refused("enqueue", "error.resourcelease.capacity", 1, peer_id="producer-1"),
+        Followed("lakehouse", 5, 2, 1_500),
     ]
 
 

@@ -7,12 +7,13 @@ import pytest
 from opentelemetry.trace import INVALID_SPAN_CONTEXT, SpanContext, TraceFlags
 
 from omnirelay.journal.follower import FollowerStatus
+from omnirelay.lease.records import Followed
 from omnirelay.model.errors import InvalidArgument, Unavailable
 from omnirelay.model.ports import SystemClock
 from omnirelay.ops.backpressure import Backpressure
 from omnirelay.ops.health import in_words
 from omnirelay.ops.instruments import COUNTERS, GAUGES, ShardReading
-from omnirelay.ops.reading import checkpoint_of, lease_health_of
+from omnirelay.ops.reading import checkpoint_of, lags_of, lease_health_of
 from omnirelay.ops.recent import RecentHolders
 from omnirelay.ops.tracing import Sampling
 from omnirelay.ops.view import Holder, NodeRow, ShardStatus, Transition
@@ -136,6 +137,21 @@ def test_a_checkpoint_names_each_sink_its_place_and_its_last_error() -> None:
         60,
         250,
         "OSError: full",
+    )
+
+
+def test_the_journal_is_told_of_each_sink_the_furthest_behind_first() -> None:
+    shelf = Shelf("a")
+    shelf.lagging = [
+        FollowerStatus("level", "a", 70, 0, 0, 0, None),
+        FollowerStatus("lake", "a", 60, 10, 250, 2, "OSError: full"),
+        FollowerStatus("mirror:x", "a", 0, 0, 0, 0, "not started yet"),
+        FollowerStatus("new", "a", 0, 70, 900, 0, None),
+    ]
+    assert lags_of(shelf) == (
+        Followed("new", 0, 70, 900),
+        Followed("lake", 60, 10, 250),
+        Followed("level", 70, 0, 0),
     )
 
 

@@ -23,6 +23,9 @@ def event_in_words(event: Event) -> str:
         facts.append(plain(f"{event.payload.resource_type}/{event.payload.resource_id}"))
     if event.event_type == "Refused" and event.error is not None:
         facts.append(plain(event.error.message))
+    if event.event_type == "Followed":
+        reader, behind, ms = (event.metadata[name] for name in ("reader", "sequence_lag", "lag_ms"))
+        facts.append(plain(f"{reader} is {behind} events and {ms} ms behind"))
     return (
         f"{event.sequence_number:>8}  {time}  {event.event_type:<15}  {'  '.join(facts)}".rstrip()
     )

@@ -15,6 +15,7 @@ from omnirelay.lease.records import (
     EpochStarted,
     Expired,
     Failed,
+    Followed,
     Granted,
     Item,
     Purged,
@@ -95,7 +96,7 @@ def events_of(envelope: Envelope) -> Iterator[Event]:
 
 def _proof(record: Record) -> dict[str, str]:
     """Which certificate or token proved the principal: its digest, for the audit."""
-    proof = None if isinstance(record, EpochStarted | Expired) else record.proof
+    proof = None if isinstance(record, EpochStarted | Expired | Followed) else record.proof
     return {} if proof is None else {PROOF: proof}
 
 
@@ -200,6 +201,17 @@ def _refused(record: Refused) -> Fields:
     return fields
 
 
+def _followed(record: Followed) -> Fields:
+    return {
+        "metadata": {
+            "reader": record.reader,
+            "position": str(record.position),
+            "sequence_lag": str(record.sequence_lag),
+            "lag_ms": str(record.lag_ms),
+        }
+    }
+
+
 # Any: each function takes its own record type; the key is that type.
 _FIELDS: dict[type, Callable[[Any], Fields]] = {
     EpochStarted: _epoch_started,
@@ -215,4 +227,5 @@ _FIELDS: dict[type, Callable[[Any], Fields]] = {
     Redriven: _named,
     Purged: _named,
     Refused: _refused,
+    Followed: _followed,
 }

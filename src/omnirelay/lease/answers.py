@@ -24,6 +24,7 @@ from omnirelay.lease.commands import (
     Remain,
     Restore,
     StartEpoch,
+    TellFollowed,
     TellRefused,
 )
 from omnirelay.lease.decide import held_by, known_request, leases_of_request, refusal
@@ -351,6 +352,7 @@ _ANSWER: dict[type, Callable[..., Any]] = {
     StartEpoch: _done,
     Remain: _done,
     TellRefused: _done,
+    TellFollowed: _done,
     Enqueue: _accepted,
     Grant: _leased,
     Heartbeat: _beats,

@@ -5,7 +5,7 @@ from typing import Protocol, overload
 
 import msgspec
 
-from omnirelay.lease.records import Refused
+from omnirelay.lease.records import Followed, Refused
 from omnirelay.model.items import ANONYMOUS, Payload, PendingItem, Token
 
 
@@ -39,6 +39,12 @@ class TellRefused(Command, frozen=True, gc=False):
     """The owner writes down what it refused; nothing in an epoch that others may not read so."""
 
     refused: tuple[Refused, ...]
+
+
+class TellFollowed(Command, frozen=True, gc=False):
+    """The owner writes down how far its readers are, in the same epochs."""
+
+    followed: tuple[Followed, ...]
 
 
 class Enqueue(Command, frozen=True, gc=False):

@@ -25,14 +25,15 @@ from omnirelay.lease.commands import (
     Remain,
     Restore,
     StartEpoch,
+    TellFollowed,
     TellRefused,
     Who,
 )
 from omnirelay.lease.options import QueueOptions
 from omnirelay.lease.records import (
     DEAD_LETTERED,
-    REFUSED_FORMAT,
     REQUEUED,
+    TOLD_FORMAT,
     Completed,
     Enqueued,
     EpochStarted,
@@ -87,7 +88,13 @@ def _remain(state: QueueState, command: Remain, now: int, options: QueueOptions)
 def _tell_refused(
     state: QueueState, command: TellRefused, now: int, options: QueueOptions
 ) -> Records:
-    return command.refused if state.rules.format >= REFUSED_FORMAT else ()
+    return command.refused if state.rules.format >= TOLD_FORMAT else ()
+
+
+def _tell_followed(
+    state: QueueState, command: TellFollowed, now: int, options: QueueOptions
+) -> Records:
+    return command.followed if state.rules.format >= TOLD_FORMAT else ()
 
 
 def _enqueue(state: QueueState, command: Enqueue, now: int, options: QueueOptions) -> Records:
@@ -370,6 +377,7 @@ _DECIDE: dict[type, Callable[[QueueState, Any, int, QueueOptions], Records]] = {
     StartEpoch: _start_epoch,
     Remain: _remain,
     TellRefused: _tell_refused,
+    TellFollowed: _tell_followed,
     Enqueue: _enqueue,
     Grant: _grant,
     Heartbeat: _heartbeat,

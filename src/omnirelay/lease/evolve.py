@@ -16,6 +16,7 @@ from omnirelay.lease.records import (
     EpochStarted,
     Expired,
     Failed,
+    Followed,
     Granted,
     Item,
     Purged,
@@ -287,7 +288,7 @@ def _purged(state: QueueState, record: Purged) -> None:
         del state.dead[sequence_id]
 
 
-def _refused(state: QueueState, record: Refused) -> None:
+def _told(state: QueueState, record: Refused | Followed) -> None:
     """A record like any other to whoever counts them, and nothing else."""
 
 
@@ -305,5 +306,6 @@ _APPLY: dict[type, Callable[[QueueState, Any], None]] = {
     Restored: _restored,
     Redriven: _redriven,
     Purged: _purged,
-    Refused: _refused,
+    Refused: _told,
+    Followed: _told,
 }

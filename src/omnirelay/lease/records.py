@@ -13,8 +13,8 @@ FORMAT = 2
 """The newest format of records that this program reads. A change that an older program would
 misread is the next number, and is written only in epochs whose rules name it (docs/adr/0014).
 
-2: `Refused`."""
-REFUSED_FORMAT = 2
+2: `Refused` and `Followed`."""
+TOLD_FORMAT = 2
 REQUEUED = "requeued"
 DEAD_LETTERED = "deadLettered"
 
@@ -181,6 +181,16 @@ class Refused(Stored, frozen=True, gc=False, tag="Refused"):
     proof: str | None = None
 
 
+class Followed(Stored, frozen=True, gc=False, tag="Followed"):
+    """How far a reader of this journal was when the owner's node last looked: it changes nothing.
+    It comes with the next commit, as `Refused` does."""
+
+    reader: str
+    position: int
+    sequence_lag: int
+    lag_ms: int
+
+
 Record = (
     EpochStarted
     | Enqueued
@@ -195,4 +205,5 @@ Record = (
     | Redriven
     | Purged
     | Refused
+    | Followed
 )

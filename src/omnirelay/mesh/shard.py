@@ -340,7 +340,7 @@ class Shard:
         try:
             self._hall.play(turn, self._inbox, calls)
             term.affirm(turn)
-            term.tell_refused(turn)
+            term.tell(turn)
         except Exception as bug:
             log.exception("shard %s met a bug", self.name)
             error = OmniRelayError(f"nothing was changed: {type(bug).__name__}, see the node's log")

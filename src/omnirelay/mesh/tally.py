@@ -3,7 +3,7 @@
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
-from omnirelay.lease.records import DEAD_LETTERED, Expired, Failed, Record, Refused
+from omnirelay.lease.records import DEAD_LETTERED, Expired, Failed, Followed, Record, Refused
 from omnirelay.lease.state import QueueState
 from omnirelay.model import limits
 
@@ -26,6 +26,10 @@ class Tally:
         self.denied: deque[Refused] = deque(maxlen=limits.REFUSALS_MAX)
         """Calls that were refused at the node's door; the owner writes them down. From any thread,
         and if they are many the oldest are forgotten."""
+        self.followed: tuple[Followed, ...] = ()
+        """How far the readers of this journal are, furthest behind first; the owner writes it down
+        once. Whoever looks again replaces it whole, from any thread: a look that is lost in
+        between does no harm."""
 
     def note(self, records: Sequence[Record], state: QueueState) -> None:
         self.commits += 1

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from omnirelay.journal.backend import JournalBackend
 from omnirelay.journal.bell import Bell
 from omnirelay.journal.format import Chain
-from omnirelay.lease.commands import Remain
+from omnirelay.lease.commands import Remain, TellFollowed
 from omnirelay.mesh.following import Following
 from omnirelay.mesh.hall import Hall
 from omnirelay.mesh.keeper import Keeper
@@ -16,6 +16,7 @@ from omnirelay.mesh.refused import Refusals
 from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.mesh.tally import Tally
 from omnirelay.mesh.turn import Turn
+from omnirelay.model import limits
 from omnirelay.model.errors import Fenced, OmniRelayError
 from omnirelay.model.ports import Clock, failpoint
 
@@ -101,10 +102,14 @@ class Term:
         if self._options.ttl_ms and not turn.records and turn.now >= self._must_write_at():
             turn.apply(Remain(principal=self._options.node))
 
-    def tell_refused(self, turn: Turn) -> None:
-        """What was refused lately rides along with what is written anyway."""
+    def tell(self, turn: Turn) -> None:
+        """What was refused lately and how far readers are rides along with what is written
+        anyway."""
         if self._refusals and turn.records and self._refusals.are_due(turn.now):
             turn.apply(self._refusals.take())
+        if self._tally.followed and turn.records:
+            followed, self._tally.followed = self._tally.followed, ()
+            turn.apply(TellFollowed(followed=followed[: limits.FOLLOWED_MAX]))
 
     def _must_write_at(self) -> int:
         return self._wrote_at + self._options.ttl_ms // 3

@@ -70,6 +70,10 @@ TURN_COMMANDS_MAX: Final = 4096
 REFUSALS_MAX: Final = 256
 """Different refusals, of named tokens, that wait to be written down; as many again without their
 tokens, and further ones are forgotten."""
+FOLLOWED_MAX: Final = 64
+"""Readers of a journal whose lag is written down; of more, those that are furthest behind."""
+LAG_EVERY_S: Final = 30.0
+"""How often the owner's node looks how far they are."""
 AHEAD_COMMANDS_MIN: Final = 256
 """So many that wait are worth a turn of their own while the last one is still being confirmed;
 fewer had better wait, and share a commit with those that come meanwhile."""

@@ -155,6 +155,7 @@ class Node:
                 engine, component, self._cluster, self._mirrors[name]
             )
             self._keep(watch.refresh())
+            self._keep(watch.tell_lags())
         if self.settings.hub:
             self._hub = open_hub(self.settings, self._identity, self._clock)
             self._closing.push_async_callback(self._hub.close)

@@ -12,15 +12,18 @@ from omnirelay.lease.records import (
     Enqueued,
     Expired,
     Failed,
+    Followed,
     Granted,
     Record,
     Released,
     Renewed,
 )
 from omnirelay.mesh.component import Component
+from omnirelay.model import limits
 from omnirelay.model.errors import NotOwner, OmniRelayError
 from omnirelay.node.cluster import Cluster
 from omnirelay.node.mirroring import Mirrors
+from omnirelay.ops.reading import lags_of
 from omnirelay.ops.view import Holder, NodeRow, ShardStatus, Transition
 from omnirelay.sdk.engine import Engine
 
@@ -108,6 +111,19 @@ class ShardWatch:
             except OmniRelayError:
                 self._oldest_ms = None  # it does not serve; `trouble` says why
             await asyncio.sleep(REFRESH_S)
+
+    async def tell_lags(self) -> None:
+        """How far its readers are goes into the journal too, if this node writes it."""
+        while True:
+            await asyncio.sleep(limits.LAG_EVERY_S)
+            is_ours = self._shard.is_served_here
+            self._shard.tally.followed = await asyncio.to_thread(self._followed) if is_ours else ()
+
+    def _followed(self) -> tuple[Followed, ...]:
+        try:
+            return lags_of(self)
+        except OmniRelayError:
+            return ()  # the store does not say
 
     def followers(self) -> Sequence[FollowerStatus]:
         """Of a mirror that runs here, what it says itself."""

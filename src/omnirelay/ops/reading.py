@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from omnirelay.journal.follower import FollowerStatus
+from omnirelay.lease.records import Followed
 from omnirelay.ops.recent import RecentHolders
 from omnirelay.ops.view import Holder, NodeView, ShardStatus, ShardView, Transition
 
@@ -172,6 +173,18 @@ def checkpoint_of(shard: ShardView) -> ShardCheckpoint:
         for node in shard.nodes()
     ]
     return ShardCheckpoint(status.shard, status.last_sequence, status.epoch, status.leader, sinks)
+
+
+def lags_of(shard: ShardView) -> tuple[Followed, ...]:
+    """Of each sink, furthest behind first, for the journal. Every journal begins with an event, so
+    one that has read nothing and lacks nothing has not been looked at yet."""
+    sinks = {
+        one.name: one for one in checkpoint_of(shard).sinks if one.sequence or one.sequence_lag
+    }
+    told = [
+        Followed(one.name, one.sequence, one.sequence_lag, one.lag_ms) for one in sinks.values()
+    ]
+    return tuple(sorted(told, key=lambda one: (-one.lag_ms, -one.sequence_lag)))
 
 
 def counts_of(shard: ShardView) -> dict[str, int]:

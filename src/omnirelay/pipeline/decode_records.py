@@ -16,6 +16,7 @@ from omnirelay.lease.records import (
     EpochStarted,
     Expired,
     Failed,
+    Followed,
     Granted,
     Purged,
     Redriven,
@@ -125,6 +126,12 @@ def text_map(path: str) -> Make:
 def refusals(turned: Turned, kind: pa.DataType) -> pa.Array:
     told = zip(turned.member("verb"), turned.member("times"), strict=True)
     return pa.array([[("verb", verb), ("times", str(times))] for verb, times in told], kind)
+
+
+def lags(turned: Turned, kind: pa.DataType) -> pa.Array:
+    names = Followed.__struct_fields__
+    told = zip(*(map(str, turned.member(name)) for name in names), strict=True)
+    return pa.array([list(zip(names, one, strict=True)) for one in told], kind)
 
 
 def _lists(groups: Sequence[Values], members: dict[str, pa.Array], count: int) -> pa.Array:
@@ -238,5 +245,6 @@ COLUMNS: dict[type[Stored], dict[str, Make]] = {
         "error_code": as_it_is("code"),
         "details": refusals,
     },
+    Followed: {"details": lags},
 }
 KINDS = tuple(COLUMNS)

@@ -1,10 +1,11 @@
 """`slo_by_window`: how each resource type of a shard fared, minute by minute.
 
 Arrivals and grants count in the minute they happen, attempts in the minute they end, with the waits
-and holds of those. `retries` are attempts whose item went back for another try. Depth and time
+and holds of those. `retries` are attempts whose item went back for another try. Depth, lag and time
 under backpressure are the shard's and the same for all of its types; a pause that goes on counts up
-to the last event. `burn` is the share of waits over the objective by the share that is allowed: at
-1 the error budget is used up as fast as it is given.
+to the last event. `replication_lag_ms` is the most that a reader of the journal was told to be
+behind, null if none was told. `burn` is the share of waits over the objective by the share that is
+allowed: at 1 the error budget is used up as fast as it is given.
 
 A shard's clock never goes back, so a step can only touch the newest minute the shard has and later
 ones. Those are worked out anew from the attempts and events since then; the others are kept.
@@ -28,7 +29,7 @@ COLUMNS = (
     " released bigint, retries bigint, dead_letters bigint, wait_p50_ms bigint,"
     " wait_p95_ms bigint, wait_p99_ms bigint, hold_p50_ms bigint, hold_p95_ms bigint,"
     " hold_p99_ms bigint, pending_max bigint, active_max bigint, backpressure_ms bigint,"
-    " slo_total bigint, slo_good bigint, burn double"
+    " replication_lag_ms bigint, slo_total bigint, slo_good bigint, burn double"
 )
 OBJECTIVE_WAIT_MS = 60_000
 OBJECTIVE_ALLOWED = 0.01
@@ -57,12 +58,14 @@ WITH {edges}
 depths AS (
   SELECT t.shard, date_trunc('minute', t.timestamp) AS window_start,
     CASE WHEN t.event_type = 'Enqueue' THEN t.resource_type END AS resource_type,
-    count(*) AS events, max(t.pending) AS pending, max(t.active) AS active
+    count(*) AS events, max(t.pending) AS pending, max(t.active) AS active,
+    max(CASE WHEN t.event_type = 'Followed' THEN CAST(t.details['lag_ms'] AS BIGINT) END) AS lag_ms
   FROM $lease_events AS t {join}
   WHERE t.sequence IS NOT NULL{since.format("timestamp")} GROUP BY 1, 2, 3
 ),
 levels AS (
-  SELECT shard, window_start, max(pending) AS pending_max, max(active) AS active_max
+  SELECT shard, window_start, max(pending) AS pending_max, max(active) AS active_max,
+    max(lag_ms) AS replication_lag_ms
   FROM depths GROUP BY shard, window_start
 ),
 granted AS (
@@ -147,6 +150,7 @@ def _result(kept: str) -> str:
         "window_end": "w.window_start + INTERVAL 1 MINUTE",
         "pending_max": "l.pending_max",
         "active_max": "l.active_max",
+        "replication_lag_ms": "l.replication_lag_ms",
         "backpressure_ms": "coalesce(p.backpressure_ms, 0)",
         "burn": "CASE WHEN w.slo_total > 0 THEN (w.slo_total - w.slo_good) * 1e0 / w.slo_total"
         f" / CAST({OBJECTIVE_ALLOWED} AS DOUBLE) ELSE 0e0 END",
@@ -200,6 +204,12 @@ def _since(column: str, newest: Minutes) -> str:
     return " OR ".join(f"(shard = {quoted(shard)}{later[at]})" for shard, at in newest.items())
 
 
+def _with_lag(rows: "DataFrame") -> "DataFrame":
+    """No journal told of lags before."""
+    values = {"replication_lag_ms": "CAST(NULL AS BIGINT) AS replication_lag_ms"}
+    return rows.selectExpr(*(values.get(name, name) for name in names_of(COLUMNS)))
+
+
 SLO_BY_WINDOW = Dataset(
     name="slo_by_window",
     layer="gold",
@@ -208,6 +218,8 @@ SLO_BY_WINDOW = Dataset(
     kind="window",
     inputs=(EVENTS, "lease_attempts", "backpressure"),
     advance=advance,
+    version=2,
+    migrations=(_with_lag,),
     expectations=(
         Expectation("no more good waits than waits", "slo_good <= slo_total"),
         Expectation("a minute has sixty seconds", "backpressure_ms BETWEEN 0 AND 60000", "warn"),

@@ -19,6 +19,7 @@ from omnirelay.lease.records import (
     EpochStarted,
     Expired,
     Failed,
+    Followed,
     Granted,
     Item,
     Purged,
@@ -180,6 +181,17 @@ def _refused(rows: Columns) -> Records:
     )
 
 
+def _followed(rows: Columns) -> Records:
+    told = [one or {} for one in rows.maps("details")]
+    return (
+        Followed(
+            one.get("reader", ""),
+            *(int(one.get(name, 0)) for name in ("position", "sequence_lag", "lag_ms")),
+        )
+        for one in told
+    )
+
+
 def _groups(things: list[T], ends: list[int]) -> Iterator[tuple[T, ...]]:
     return (tuple(things[start:end]) for start, end in pairwise(ends))
 
@@ -257,5 +269,6 @@ _MAKERS: dict[str, tuple[Callable[[Columns], Records], tuple[str, ...]]] = {
     "Redriven": (_redriven, (*_MANY, "extra_attempts")),
     "Purged": (_purged, _MANY),
     "Refused": (_refused, ("sequence_id", "attempt", "lease_id", "error_code", "details", *_BY)),
+    "Followed": (_followed, ("details",)),
 }
 """How a kind is made, and of which columns: no other is looked at for its rows."""

@@ -33,6 +33,7 @@ KINDS = (
     "Redriven",
     "Purged",
     "Refused",
+    "Followed",
 )
 (
     ENQUEUED,
@@ -48,6 +49,7 @@ KINDS = (
     REDRIVEN,
     PURGED,
     REFUSED,
+    FOLLOWED,
 ) = range(len(KINDS))
 UNKNOWN = len(KINDS)
 

@@ -15,6 +15,7 @@ from omnirelay.lease.records import (
     EpochStarted,
     Expired,
     Failed,
+    Followed,
     Granted,
     Item,
     Purged,
@@ -190,6 +191,12 @@ def _refused(record: Refused) -> Row:
     }
 
 
+def _followed(record: Followed) -> Row:
+    told = {"reader": record.reader, "position": str(record.position)}
+    told |= {"sequence_lag": str(record.sequence_lag), "lag_ms": str(record.lag_ms)}
+    return {"details": told}
+
+
 # Any: each function takes its own record type; the key is that type.
 _COLUMNS: dict[type, Callable[[Any], Row]] = {
     EpochStarted: _epoch,
@@ -205,4 +212,5 @@ _COLUMNS: dict[type, Callable[[Any], Row]] = {
     Redriven: _redriven,
     Purged: _named,
     Refused: _refused,
+    Followed: _followed,
 }

@@ -7,8 +7,9 @@ from math import ceil
 from typing import Any
 
 from omnirelay.journal.format import Envelope
+from omnirelay.lease.records import Followed
 from omnirelay.pipeline.lineage_ids import run_id
-from omnirelay.testing.naive_tables import NaiveShard, Row, Tables
+from omnirelay.testing.naive_tables import Moment, NaiveShard, Row, Tables
 
 _MINUTE_MS = 60_000
 
@@ -102,6 +103,7 @@ def _windows(shard: NaiveShard) -> list[Row]:
             | {"window_end": start + _MINUTE_MS, "pending_max": max(m.pending for m in moments)}
             | {"active_max": max(m.active for m in moments)}
             | {"backpressure_ms": _paused_ms(shard, start)}
+            | {"replication_lag_ms": _lag_ms(moments)}
             | counted
         )
     return rows
@@ -124,6 +126,11 @@ def _of_ended(leases: list[Row]) -> Row:
             place = ceil(percent * len(values) / 100) - 1
             row[f"{what}_p{percent}_ms"] = values[place] if values else None
     return row
+
+
+def _lag_ms(moments: Iterable[Moment]) -> int | None:
+    told = [m.record.lag_ms for m in moments if isinstance(m.record, Followed)]
+    return max(told, default=None)
 
 
 def _paused_ms(shard: NaiveShard, start: int) -> int:

@@ -99,6 +99,8 @@ class NaiveShard:
                 self._ended(m, m.record)
             case r.Refused():
                 self._refused(m, m.record)
+            case r.Followed():
+                pass  # only the windows tell of it
             case _:
                 self._moved(m, m.record)
         epoch = self.epochs[-1]

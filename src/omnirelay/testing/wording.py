@@ -11,6 +11,7 @@ from omnirelay.lease.records import (
     EpochStarted,
     Expired,
     Failed,
+    Followed,
     Granted,
     Item,
     Purged,
@@ -71,6 +72,8 @@ def record_lines(record: Record) -> Iterator[str]:
                 "Refused", record.verb, token, f"{record.times} times by {record.principal}:"
             )
             yield _joined(said, record.code)
+        case Followed():
+            yield f"Followed by {record.reader} to {record.position}, {record.lag_ms} ms behind"
         case _ as never:
             assert_never(never)
 
