@@ -146,6 +146,7 @@ def _ours(options: SessionOptions) -> dict[str, str]:
         # A run of all tables generates about 400 classes. Spark keeps 100, so that the next one, a
         # stream's next batch included, would find none of its own and compile all of them again.
         "spark.sql.codegen.cache.maxEntries": "2000",
+        # Else the same code at another place of a plan is another class.
         "spark.sql.codegen.useIdInClassName": "false",
         "spark.driver.memory": options.memory,
         "spark.driver.extraJavaOptions": f"{java} {quiet}",
