@@ -94,6 +94,7 @@ def window(chance: Random, at: int) -> Row:
         "wait_p50_ms": waits[0],
         "wait_p95_ms": waits[1],
         "wait_p99_ms": None if at % 17 == 3 else waits[2],
+        "replication_lag_ms": chance.randrange(9_000) if at % 2 else None,
         "burn": chance.random() * 3,
     }
 
@@ -114,7 +115,14 @@ def slow(chance: Random, at: int) -> Row:
 def peer(chance: Random, at: int) -> Row:
     ends = {one: chance.randrange(100) for one in ("completed", "failed", "expired", "released")}
     whole = sum(ends.values())
-    return {"peer_id": HOSTILE[at], "grants": whole, **ends, "hold_mean_ms": 5.5, "zombie": at == 2}
+    return {
+        "peer_id": HOSTILE[at],
+        "grants": whole,
+        **ends,
+        "refused": at,
+        "hold_mean_ms": 5.5,
+        "zombie": at == 2,
+    }
 
 
 def hold(chance: Random, number: int) -> Row:

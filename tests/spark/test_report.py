@@ -50,6 +50,7 @@ def windows() -> list[Row]:
             "wait_p99_ms": 3 * number,
             "pending_max": number,
             "backpressure_ms": 0,
+            "replication_lag_ms": number if number % 2 else None,
             "slo_total": 4,
             "slo_good": 3,
             "burn": 25.0,
@@ -98,6 +99,7 @@ def holds() -> list[Row]:
 
 def peers() -> list[Row]:
     counts = {"completed": 5, "failed": 1, "expired": 2, "released": 0, "hold_ms_sum": 80}
+    counts |= {"refused": 3}
     return [
         {"shard": s, "peer_id": f"p{n}", "grants": n, **counts, "suspected_zombie": n == 3}
         for n in range(40)
@@ -186,6 +188,7 @@ def test_whatever_the_tables_hold_the_page_gets_few_rows_and_right_ones(tables: 
     assert pictures.step_ms == 5 * MINUTE_MS
     assert sum(row["enqueued"] for row in drawn) == 2 * MINUTES
     assert [drawn[1][one] for one in ("wait_p50_ms", "wait_p99_ms", "burn")] == [9, 27, 25.0]
+    assert drawn[1]["replication_lag_ms"] == 9
     assert len({row["shard"] for row in pictures.of("heat")}) == 20
     assert {row["at_ms"] for row in pictures.of("heat")} <= set(pictures.times)
     assert max(row["pending_max"] for row in pictures.of("heat")) == MINUTES - 1
@@ -195,6 +198,7 @@ def test_whatever_the_tables_hold_the_page_gets_few_rows_and_right_ones(tables: 
     assert [holds_drawn[at]["fence"] for at in (0, -1)] == [200, 599]
     top = pictures.of("peers")[0]
     assert (top["peer_id"], top["grants"], top["hold_mean_ms"]) == ("p39", 78, 10.0)
+    assert top["refused"] == 6
     assert [row["zombie"] for row in pictures.of("peers") if row["peer_id"] == "p3"] == []
     first = pictures.of("principals")[0]
     assert (first["principal"], first["times"], first["resources"]) == ("who-29", 58, 2)

@@ -76,7 +76,14 @@ def test_every_picture_says_what_it_shows() -> None:
     pictures = [a for tag, a in reading.tags if tag == "svg" and a.get("aria-hidden") != "true"]
     assert len(pictures) > 40
     assert all(one.get("role") == "img" and one.get("aria-label") for one in pictures)
-    assert sum(tag == "details" for tag, _ in reading.tags) == 8
+    assert sum(tag == "details" for tag, _ in reading.tags) == 9
+
+
+def test_lag_has_a_picture_where_readers_were_told_of() -> None:
+    pictures = hostile_pictures()
+    assert "Replication lag" in made(pictures)
+    silent = [{**row, "replication_lag_ms": None} for row in pictures.of("windows")]
+    assert "Replication lag" not in made(Pictures({"windows": silent}))
 
 
 def test_a_page_of_nothing_says_what_is_missing() -> None:

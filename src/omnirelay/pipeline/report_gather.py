@@ -74,6 +74,7 @@ _WINDOWS = """
            CAST(max(wait_p50_ms) AS DOUBLE) AS wait_p50_ms,
            CAST(max(wait_p95_ms) AS DOUBLE) AS wait_p95_ms,
            CAST(max(wait_p99_ms) AS DOUBLE) AS wait_p99_ms,
+           CAST(max(replication_lag_ms) AS DOUBLE) AS replication_lag_ms,
            try_divide(sum(burn * slo_total), sum(CAST(slo_total AS DOUBLE))) AS burn
     FROM {t} GROUP BY 1 ORDER BY 1"""
 _HEAT = """
@@ -128,6 +129,7 @@ _RANKED = {
         "peer_health",
         """SELECT peer_id, sum(grants) AS grants, sum(completed) AS completed,
                    sum(failed) AS failed, sum(expired) AS expired, sum(released) AS released,
+                   sum(refused) AS refused,
                    try_divide(sum(hold_ms_sum),
                               sum(completed + failed + expired + released)) AS hold_mean_ms,
                    bool_or(suspected_zombie) AS zombie

@@ -147,6 +147,17 @@ def _heat(pictures: Pictures) -> str:
     return section("Where it was tight", _more(pictures, "heat", "shards"), body)
 
 
+def _lag(pictures: Pictures) -> str:
+    """Not for a node that has no readers."""
+    rows = pictures.of("windows")
+    if all(row["replication_lag_ms"] is None for row in rows):
+        return ""
+    drawn = [("replication_lag_ms", "the furthest behind", "one")]
+    about = "How far readers of the journal were behind: followers, mirrors, other programs."
+    picture = parts.over_time(rows, drawn, title="Replication lag", is_duration=True)
+    return section("Replication lag", about, picture)
+
+
 def _more(pictures: Pictures, picture: str, what: str) -> str:
     left = pictures.more.get(picture, 0)
     return f"The first of them; {count(left)} more {what} are not shown." if left > 0 else ""
@@ -221,6 +232,7 @@ _SECTIONS: tuple[Callable[[Pictures], str], ...] = (
     _wait,
     _burn,
     _heat,
+    _lag,
     _slowest,
     _peers,
     _principals,

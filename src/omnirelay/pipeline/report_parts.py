@@ -167,13 +167,14 @@ def peers(rows: Rows) -> str:
     cells = [
         [
             name(row["peer_id"]),
-            *(count(row[column]) for column in ("grants", *_ENDS)),
+            *(count(row[column]) for column in ("grants", *_ENDS, "refused")),
             duration(row["hold_mean_ms"]),
             "yes" if row["zombie"] else "no",
         ]
         for row in rows
     ]
-    headings = ["Peer", "Grants", *(end.capitalize() for end in _ENDS), "Mean hold", "Zombie?"]
+    ends = [end.capitalize() for end in _ENDS]
+    headings = ["Peer", "Grants", *ends, "Refused", "Mean hold", "Zombie?"]
     return _lanes(lanes) + _ends_legend() + as_table(headings, cells)
 
 
