@@ -23,6 +23,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator["SparkSession"]:
-    session = open_session(SessionOptions(master="local[2]", is_small=True))
+    session = open_session(SessionOptions(master="local[2]", size="few"))
     yield session
     session.stop()

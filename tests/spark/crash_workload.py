@@ -22,9 +22,7 @@ from tests.spark.small_tables import COUNTS, LIVES
 def main(journal: str, target: str, master: str | None = None) -> None:
     arm_from_env(os.environ)
     with Hold(target) as hold:
-        session = open_session(
-            SessionOptions(master=master or "local[2]", memory="1g", is_small=True)
-        )
+        session = open_session(SessionOptions(master=master or "local[2]", memory="1g", size="few"))
         pipeline = open_pipeline(
             session,
             {"url": f"sqlite:///{journal}", "rows_per_batch": "12"},

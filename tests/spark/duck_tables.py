@@ -21,8 +21,6 @@ Row = dict[str, Any]  # Any: one row of mixed columns
 
 
 _SPANS = "(SELECT shard, min(sequence) AS since FROM new GROUP BY shard)"
-_EDGES = f"""(SELECT n.shard, max(o.window_start) AS since FROM {_SPANS} AS n
-  LEFT JOIN slo_by_window AS o ON o.shard = n.shard GROUP BY n.shard)"""
 
 
 class TablesInDuckDB:
@@ -47,7 +45,7 @@ class TablesInDuckDB:
         name, is_carry = dataset.name, dataset.kind == "carry"
         old = f"(SELECT * FROM {name} WHERE state = 'open')" if is_carry else name
         tables = {one: one for one in TEXTS} | {EVENTS: EVENTS, "new": "new", "old": old}
-        tables |= {"spans": _SPANS, "edges": _EDGES, "recent_names": "lineage_names"}
+        tables |= {"spans": _SPANS, "recent_names": "lineage_names"}
         tables |= {"every_lease": "lease_attempts", "every_item": "items"}
         text = named_sql(TEXTS[name](DUCKDB, has_old=self.has_begun), **tables)
         self.database.execute(f"CREATE OR REPLACE TABLE result AS {text}")

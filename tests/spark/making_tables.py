@@ -48,7 +48,15 @@ class TablesInFiles:
             old = table.where("state = 'open'") if dataset.kind == "carry" else table
         assert dataset.advance is not None
         change = dataset.advance(
-            Step(self.spark, new, old, self.tables.get, self.tables.__getitem__, moves)
+            Step(
+                session=self.spark,
+                new=new,
+                old=old,
+                read=self.tables.get,
+                recent=self.tables.__getitem__,
+                moves=moves,
+                is_first=table is None,
+            )
         )
         if dataset.kind == "carry":
             assert change.rows is not None

@@ -87,7 +87,7 @@ TENS = Dataset(
     "gold",
     "shard string, ten bigint, ends bigint",
     ("shard", "ten"),
-    "window",
+    "merge",
     ("lease_events", "lives"),
     _tens,
 )

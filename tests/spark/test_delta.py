@@ -204,7 +204,7 @@ def test_an_older_table_is_migrated_in_one_commit_and_a_newer_one_refused(
         SEEN,
         columns="shard string, sequence bigint, event_type string, even boolean",
         version=2,
-        migrations=(lambda rows: rows.selectExpr("*", "sequence % 2 = 0 AS even"),),
+        migrations=(lambda older: older.rows.selectExpr("*", "sequence % 2 = 0 AS even"),),
     )
     before = tables.snapshot(newer)
     assert tables.migrate(newer, fence=2)

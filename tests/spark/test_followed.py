@@ -1,7 +1,5 @@
 """Replication lag in the tables: the most that any reader was behind, minute by minute."""
 
-from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +9,11 @@ from omnirelay.lease.commands import Enqueue
 from omnirelay.lease.records import Followed
 from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.model.items import Payload
-from omnirelay.pipeline.datasets import Change, Commit, Snapshot
 from omnirelay.pipeline.delta import DeltaTables
-from omnirelay.pipeline.gold_windows import COLUMNS, SLO_BY_WINDOW
+from omnirelay.pipeline.gold_windows import SLO_BY_WINDOW
 from omnirelay.pipeline.run import run_pipeline
 from omnirelay.pipeline.silver_attempts import LEASE_ATTEMPTS
 from omnirelay.pipeline.silver_backpressure import BACKPRESSURE
-from omnirelay.pipeline.sql import names_of
 from omnirelay.stores.memory import MemoryJournal
 from omnirelay.stores.sqlite import SqliteJournal
 from omnirelay.testing.envelopes import scan
@@ -79,25 +75,6 @@ async def test_the_greatest_lag_of_a_minute_is_told_step_by_step_as_at_once(
     assert figures(steps) == expected
     run_pipeline(spark, {"url": url}, once, datasets=NEEDED)
     assert figures(once) == expected
-
-
-def test_a_table_from_before_lags_were_told_goes_on(spark: "SparkSession", tmp_path: Path) -> None:
-    tables = DeltaTables(spark, str(tmp_path / "lake"))
-    columns = COLUMNS.replace(" replication_lag_ms bigint,", "")
-    old = replace(SLO_BY_WINDOW, columns=columns, version=1, migrations=())
-    values: dict[str, Any] = dict.fromkeys(names_of(columns), 7)  # Any: one row of mixed columns
-    at = datetime(2026, 1, 1, tzinfo=UTC)
-    values |= {"shard": "a", "resource_type": "table", "window_start": at, "window_end": at}
-    values |= {"burn": 2.0}
-    rows = spark.createDataFrame([tuple(values.values())], columns)
-    tables.commit(old, Change(replace=rows), Commit(Snapshot(), {"a": 9}, fence=1))
-    assert tables.migrate(SLO_BY_WINDOW, fence=1)
-    found = tables.read("slo_by_window")
-    assert found is not None
-    assert found.columns == list(names_of(COLUMNS))
-    (row,) = found.collect()
-    assert (row.enqueued, row.replication_lag_ms, row.slo_good, row.burn) == (7, None, 7, 2.0)
-    assert tables.snapshot(SLO_BY_WINDOW).positions == {"a": 9}
 
 
 async def test_lags_disturb_no_statement_of_the_audit() -> None:

@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(400)
 EVENTS = 400
+READ_BY_EXECUTORS = """
+from omnirelay.cli.app import main
+from omnirelay.model import limits
+
+limits.ROWS_HERE_MAX = 0
+main()
+"""
 Tables = dict[str, list[str]]
 
 
@@ -55,8 +62,9 @@ def rows_of(target: Path) -> Tables:
 
 
 def run_at(master: str, journal: str, target: Path) -> dict[str, Any]:
-    """As a user does. Any: what the command prints as JSON."""
-    command = [sys.executable, "-m", "omnirelay.cli", "pipeline", "run", "--json"]
+    """As a user does, with so many new events that executors read them. Any: what the command
+    prints as JSON."""
+    command = [sys.executable, "-c", READ_BY_EXECUTORS, "pipeline", "run", "--json"]
     places = ["--from", journal, "--to", str(target), "--master", master]
     done = subprocess.run(
         [*command, *places],

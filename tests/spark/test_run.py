@@ -8,6 +8,7 @@ import pytest
 
 import omnirelay
 from omnirelay import Payload
+from omnirelay.model import limits
 from omnirelay.model.errors import Corrupt, InvalidOption
 from omnirelay.pipeline.bronze import Intake
 from omnirelay.pipeline.bronze_source import Journals
@@ -40,6 +41,11 @@ def journal(tmp_path: Path) -> Path:
     path = tmp_path / "leases.db"
     work(path, new=5, done=2)
     return path
+
+
+@pytest.fixture(params=[limits.ROWS_HERE_MAX, 0], ids=["driver reads", "workers read"])
+def rows_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ROWS_HERE_MAX", request.param)
 
 
 @pytest.fixture
@@ -79,6 +85,7 @@ def test_a_step_whose_events_went_on_meanwhile_counts_nothing_twice_afterwards(
     assert everything(tables) == everything(once)
 
 
+@pytest.mark.usefixtures("rows_here")
 def test_a_file_of_a_task_that_was_tried_again_is_not_taken_up(
     tables: DeltaTables, journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,6 +113,7 @@ def test_another_journal_under_the_same_name_is_refused(
     assert run(tables, journal, datasets=()).events == 2
 
 
+@pytest.mark.usefixtures("rows_here")
 def test_increments_give_the_tables_of_one_full_run_and_nothing_new_writes_nothing(
     tables: DeltaTables, journal: Path, tmp_path: Path
 ) -> None:
@@ -170,6 +178,7 @@ def test_a_table_that_fails_is_named_those_that_need_it_wait_and_the_others_go_o
     assert not healed.failed
 
 
+@pytest.mark.usefixtures("rows_here")
 def test_damaged_envelopes_are_set_aside_and_their_neighbours_kept(
     tables: DeltaTables, tmp_path: Path
 ) -> None:

@@ -9,11 +9,22 @@ import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
-from omnirelay.cli.ending import EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE, exit_code
+from omnirelay.cli.ending import (
+    EXIT_FAILED,
+    EXIT_UNREACHABLE,
+    EXIT_USAGE,
+    CommandFailed,
+    exit_code,
+)
 from omnirelay.cli.pipeline import app
+from omnirelay.cli.pipeline_target import size_ahead
 from omnirelay.model.errors import OmniRelayError
+from omnirelay.pipeline.bronze_source import work_ahead
 from omnirelay.pipeline.datasets import all_datasets
+from omnirelay.pipeline.delta import DeltaTables
+from omnirelay.pipeline.delta_log import positions_at
 from omnirelay.pipeline.hold import Hold
+from omnirelay.pipeline.run import run_pipeline
 from tests.spark.test_run import work
 
 if TYPE_CHECKING:
@@ -81,6 +92,34 @@ def test_a_journal_that_cannot_be_read_is_refused_with_the_right_exit_code(
     refused = pipeline("run", "--from", url, "--to", str(tmp_path / "lake"))
     assert isinstance(refused.exception, OmniRelayError)
     assert exit_code(refused.exception) == code
+
+
+def test_the_work_ahead_is_counted_before_spark_starts(
+    spark: "SparkSession", journal: Path, tmp_path: Path
+) -> None:
+    options, lake = {"url": f"sqlite:///{journal}"}, str(tmp_path / "lake")
+    events = f"{lake}/bronze/lease_events"
+    assert positions_at(events) == {}
+    new, total = work_ahead(options, positions_at(events))
+    assert new == total > 3
+    assert work_ahead(options, {}, 3) == (3, total)
+    run_pipeline(spark, options, DeltaTables(spark, lake), datasets=())
+    assert work_ahead(options, positions_at(events)) == (0, total)
+    work(journal, new=2, done=0)
+    assert work_ahead(options, positions_at(events)) == (3, total + 3)  # and an epoch
+    assert size_ahead(options, lake, None) == "few"
+    assert size_ahead(options, "delta:spark_catalog.lake", None) == "many"
+
+
+def test_tables_whose_log_is_damaged_are_refused_in_one_line_before_spark_starts(
+    journal: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "lake/bronze/lease_events/_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020d}.json").write_text("no log\n")
+    result = pipeline("run", "--from", f"sqlite:///{journal}", "--to", str(tmp_path / "lake"))
+    assert isinstance(result.exception, CommandFailed)
+    assert "\n" not in result.exception.message
 
 
 def test_a_target_that_another_pipeline_holds_is_refused_by_name(

@@ -7,6 +7,7 @@ import sys
 import pytest
 from pyspark.sql import SparkSession
 
+from omnirelay.model import limits
 from omnirelay.pipeline import session
 from omnirelay.pipeline.session import SessionOptions, open_session
 
@@ -65,6 +66,26 @@ def test_a_collector_is_named_where_nobody_named_one_and_the_driver_works_alone(
     assert not said("local[2]")
     monkeypatch.setenv(name, "-Xss2m -XX:+UseStringDeduplication")
     assert said("local[2]")
+
+
+@pytest.mark.parametrize(
+    ("size", "is_light", "is_interpreted"),
+    [("few", True, True), ("some", True, False), ("many", False, False)],
+)
+def test_java_and_queries_suit_the_size_of_the_work(
+    size: session.Size, is_light: bool, is_interpreted: bool
+) -> None:
+    ours = session._ours(SessionOptions(size=size))
+    assert (session.LIGHT_JAVA in ours["spark.driver.extraJavaOptions"]) == is_light
+    assert (ours.items() >= session.FEW_ROWS.items()) == is_interpreted
+
+
+def test_a_run_is_sized_by_what_is_new_and_by_all_there_is() -> None:
+    few, here = limits.EVENTS_FEW_MAX, limits.ROWS_HERE_MAX
+    assert session.size_of(new=few, total=few) == "few"
+    assert session.size_of(new=1, total=few + 1) == "some"
+    assert session.size_of(new=here, total=10 * here) == "some"
+    assert session.size_of(new=here + 1, total=10 * here) == "many"
 
 
 @pytest.mark.timeout(120)

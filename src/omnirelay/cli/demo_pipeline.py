@@ -45,7 +45,7 @@ def paint(journal: Path, place: Path, screen: Screen, board: Board) -> tuple[Pai
     folder = place.absolute() / "tables"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    with Hold(str(folder)) as hold, spark_on(CORES, is_small=True) as session:
+    with Hold(str(folder)) as hold, spark_on(CORES, size="few") as session:
         tables = DeltaTables(session, str(folder))
         made = run_pipeline(
             session,

@@ -1,8 +1,6 @@
 """`omnirelay pipeline`: journals into tables, and what is asked of them."""
 
-import logging
 import signal
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,22 +8,18 @@ import typer
 from omnirelay.cli.ending import EXIT_FAILED, BadAddress, CommandFailed, JsonFlag, print_json
 from omnirelay.cli.pipeline_audit import audit
 from omnirelay.cli.pipeline_lineage import lineage
-from omnirelay.cli.pipeline_places import MasterFlag, spark_on
+from omnirelay.cli.pipeline_places import MasterFlag
 from omnirelay.cli.pipeline_replay import replay
 from omnirelay.cli.pipeline_report import report
 from omnirelay.cli.pipeline_synth import synth
+from omnirelay.cli.pipeline_target import size_ahead, target
 from omnirelay.cli.progress import Progress
 from omnirelay.cli.saying import counted, plain, print_table
-from omnirelay.model.errors import InvalidOption, OmniRelayError
+from omnirelay.model.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
-
-    from omnirelay.pipeline.datasets import Tables
-    from omnirelay.pipeline.hold import Hold
     from omnirelay.pipeline.run import RunReport, TableReport
+    from omnirelay.pipeline.session import Size
 
 app = typer.Typer(help="Tables, proofs and pictures of journals, on Spark.", no_args_is_help=True)
 
@@ -91,7 +85,11 @@ def run(
 
     options = _source(urls, archive=archive, shards=shards, token=token)
     datasets = all_datasets()
-    with _target(to, master, lease_url, token, wait=wait) as (tables, hold):
+
+    def size(root: str) -> "Size":
+        return size_ahead(options, root, limit)
+
+    with target(to, master, lease_url, token, wait=wait, size=size) as (tables, hold):
         with Recorded(tables) as recorded, Progress("tables", total=len(datasets) + 1) as bar:
             done: list[TableReport] = []
 
@@ -150,7 +148,7 @@ def stream(
     options = _source(urls, archive=archive, shards=shards, token=token)
     if rows_per_batch is not None:
         options["rows_per_batch"] = str(rows_per_batch)
-    with _target(to, master, lease_url, token, wait=wait) as (tables, hold):
+    with target(to, master, lease_url, token, wait=wait) as (tables, hold):
         from omnirelay.pipeline.run import open_pipeline
         from omnirelay.pipeline.stream import CHECKPOINT, Stream, StreamOptions
 
@@ -186,7 +184,7 @@ def maintain(
     json: JsonFlag = False,
 ) -> None:
     """Few files instead of many, and none that nobody needs. A run that is under way goes first."""
-    with _target(to, master, lease_url, token, wait=wait) as (tables, hold):
+    with target(to, master, lease_url, token, wait=wait) as (tables, hold):
         from omnirelay.pipeline.delta import DeltaTables
         from omnirelay.pipeline.maintain import Upkeep, maintain
 
@@ -213,52 +211,6 @@ def _source(urls: list[str], **others: str | None) -> dict[str, str]:
     except InvalidOption as error:
         raise BadAddress(error.message) from error
     return options
-
-
-@contextmanager
-def _target(
-    to: str, master: str, lease_url: str | None, token: str | None, *, wait: float
-) -> "Iterator[tuple[Tables, Hold]]":
-    """The tables, held. The lease comes first: starting Spark takes longer than being refused."""
-    from pathlib import Path
-
-    from omnirelay.pipeline.catalog import catalog_of
-    from omnirelay.pipeline.hold import Hold
-
-    # Whoever has the target is named in one line, by us; the queue's own words are not wanted too.
-    logging.getLogger("omnirelay").addHandler(logging.NullHandler())
-    is_folder = "://" not in to and catalog_of(to) is None
-    root = str(Path(to).absolute()) if is_folder else to
-    with (
-        Hold(root, url=lease_url, token=token, wait_s=wait) as hold,
-        spark_on(master) as session,
-    ):
-        # What fails is in the report; Spark's own pages about it are not wanted twice.
-        if not master.startswith("sc://"):
-            session.sparkContext.setLogLevel("FATAL")
-        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-        with _in_one_line():
-            yield _tables(session, root), hold
-
-
-def _tables(session: "SparkSession", root: str) -> "Tables":
-    from omnirelay.pipeline.catalog import CatalogTables, catalog_of
-    from omnirelay.pipeline.delta import DeltaTables
-
-    catalog = catalog_of(root)
-    return DeltaTables(session, root) if catalog is None else CatalogTables(session, *catalog)
-
-
-@contextmanager
-def _in_one_line() -> "Iterator[None]":
-    from omnirelay.pipeline.run import FAILURES, in_one_line
-
-    try:
-        yield
-    except FAILURES as error:
-        if isinstance(error, OmniRelayError | OSError):
-            raise
-        raise CommandFailed(in_one_line(error)) from error
 
 
 def _say(made: "RunReport", *, json: bool) -> None:

@@ -15,6 +15,8 @@ from omnirelay.model.errors import InvalidArgument, InvalidOption, OmniRelayErro
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from omnirelay.pipeline.session import Size
+
 FromFlag = Annotated[
     str | None,
     typer.Option("--from", metavar="URL", help="A journal: sqlite:///path.", show_default=False),
@@ -41,7 +43,7 @@ def default_tables() -> str:
 
 
 @contextmanager
-def spark_on(master: str, *, is_small: bool = False) -> Iterator["SparkSession"]:
+def spark_on(master: str, *, size: "Size" = "many") -> Iterator["SparkSession"]:
     """A session for one command. One that was there before is left as it was. What Spark raises is
     raised as what it means."""
     from pyspark.errors import PySparkException
@@ -51,7 +53,7 @@ def spark_on(master: str, *, is_small: bool = False) -> Iterator["SparkSession"]
 
     was_there = SparkSession.getActiveSession() is not None
     session = open_session(
-        SessionOptions(master=master, has_progress=sys.stderr.isatty(), is_small=is_small)
+        SessionOptions(master=master, has_progress=sys.stderr.isatty(), size=size)
     )
     try:
         yield session

@@ -67,7 +67,7 @@ def replay(
     moment = Moment(shard=shard, sequence=at_sequence, time=_time(at_time))
     place.check_lossless()
     # Of an archive Spark gets to see little more than what is left of it.
-    with spark_on(master, is_small=archive is not None) as session:
+    with spark_on(master, size="many" if archive is None else "few") as session:
         events = place.foldable(session)
         if to is not None:
             _say_written(write_files(events, moment, to), json=json)

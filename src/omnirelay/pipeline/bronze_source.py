@@ -1,23 +1,27 @@
 """A stretch of every shard, exactly: what a run reads of the journals, and could read again.
 
 Rows for the event table need not pass through Java: the worker that decodes a part of a journal
-writes it as Parquet itself, which takes half the processor time, and tells the driver where.
+writes it as Parquet itself, which takes half the processor time, and tells the driver where. Few
+rows the driver reads itself: it would take longer to start workers.
 """
 
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from omnirelay.model import limits
 from omnirelay.pipeline.address import Extent
 from omnirelay.pipeline.archive_reading import archived_events, look_through, reach
 from omnirelay.pipeline.datasets import OtherJournal, Positions
 from omnirelay.pipeline.delta_files import write_part
+from omnirelay.pipeline.delta_rows import moving
 from omnirelay.pipeline.offsets import admitted
 from omnirelay.pipeline.schema import EVENT
 from omnirelay.pipeline.segment import archived_shards
@@ -146,6 +150,11 @@ class Journals:
 
     def write(self, after: Positions, upto: Positions, into: str) -> list[str]:
         """The events of (after, upto] as Parquet files of that folder; their names."""
+        if sum(high - low for low, high in moving(after, upto).values()) <= limits.ROWS_HERE_MAX:
+            stream = JournalStream(self._parsed, tuple(EVENT))
+            parts = map(stream.read, stream.partitions(dict(after), dict(upto)))
+            name = write_part(chain.from_iterable(parts), into)
+            return [] if name is None else [name]
         rows = self._load(FileSource, after, upto, into=into).collect()
         return [row["file"] for row in rows]
 
@@ -183,3 +192,13 @@ class Journals:
         """Say to the journals how far the named reader is, where they ask: pruning waits, and the
         node shows the lag."""
         self._stream(consumer).commit(dict(positions))
+
+
+def work_ahead(
+    options: Mapping[str, str], after: Positions, rows: int | None = None
+) -> tuple[int, int]:
+    """How many events a run over these journals reads that has read up to `after`, and how many
+    there are; to be asked before there is a session."""
+    heads = JournalStream(parse(options), ()).reportLatestOffset()
+    new = sum(high - low for low, high in moving(after, heads).values())
+    return new if rows is None else min(new, rows), sum(heads.values())

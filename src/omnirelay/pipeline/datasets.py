@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LAYERS = ("bronze", "silver", "gold", "audit", "quarantine")
 EVENTS = "lease_events"
 
-Kind = Literal["append", "carry", "merge", "window"]
+Kind = Literal["append", "carry", "merge"]
 NOT_READ = -1
 """In the place of a version: nobody knows which was read to its end."""
 Positions = Mapping[str, int]
@@ -41,7 +41,7 @@ class Step:
     new: "DataFrame"
     """The events after this table's positions, up to those of its inputs; schema.EVENT."""
     old: "DataFrame | None"
-    """carry: the open rows. merge and window: the whole table. append, or no table yet: None."""
+    """carry: the open rows. merge: the whole table. append, or no table yet: None."""
     read: "Callable[[str], DataFrame | None]"
     """Another table by name, as far as it has come; None if it is not there yet."""
     recent: "Callable[[str], DataFrame]"
@@ -49,6 +49,8 @@ class Step:
     positions; all of them in a first step."""
     moves: Mapping[str, tuple[int, int]]
     """Of each shard that has something new: from which sequence (not included) to which."""
+    is_first: bool
+    """There is nothing in the table yet."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Change:
     """What a step does to its table, in one commit.
 
     append   rows that are added and stay: carry's newly closed ones
-    replace  carry: all open rows; merge and window: the whole table. None leaves them as they are
+    replace  carry: all open rows; merge: the whole table. None leaves them as they are
     rows     carry, instead of the two: open and closed rows in one frame, told apart by `state`,
              so that what both come from is computed once
     files    the rows of `append`, written into a folder by others than Spark's own writer: gives
@@ -67,6 +69,16 @@ class Change:
     replace: "DataFrame | None" = None
     rows: "DataFrame | None" = None
     files: Callable[[str], list[str]] | None = None
+
+
+@dataclass(frozen=True)
+class Older:
+    """A table that an older program wrote, and what a migration may look at."""
+
+    rows: "DataFrame"
+    read: "Callable[[str], DataFrame | None]"
+    """As in Step: the inputs may be further than the table."""
+    positions: Positions
 
 
 @dataclass(frozen=True)
@@ -84,7 +96,7 @@ class Dataset:
     partition_by: str | None = None
     """`state` for a carry table, else None: files are found by their statistics."""
     version: int = 1
-    migrations: "tuple[Callable[[DataFrame], DataFrame], ...]" = ()
+    migrations: "tuple[Callable[[Older], DataFrame], ...]" = ()
     """The n-th (from 0) makes rows of version n + 2 from rows of version n + 1."""
 
     def __post_init__(self) -> None:

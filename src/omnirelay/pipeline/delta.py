@@ -1,20 +1,12 @@
 """Tables in Delta format, without Delta's jars: Spark writes and reads Parquet, the log is kept by
 delta-rs. Whoever reads Delta reads these tables.
 
-One commit holds the new files, those that go, and, as Delta transactions (application, version):
-
-    shard:<name>          how far the table has come in the shard
-    link:<name>           of the event table: the envelope that holds that position, by the first
-                          digits of its checksum
-    omnirelay.lease       the fence of the pipeline that wrote
-    omnirelay.schema      the version of the columns
-    input:<table>         the version of another table that was read to its end
-
-so a table and its positions cannot part. The names of the shards, which a log of transactions does
-not list, are a property of the table, written before the first commit that needs one.
+One commit holds the new files, those that go, and how far the table has come (delta_log.py), so a
+table and its positions cannot part.
 """
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -34,6 +26,7 @@ from omnirelay.pipeline.datasets import (
     Committed,
     Dataset,
     ExpectationFailed,
+    Older,
     Positions,
     Snapshot,
     TableFenced,
@@ -49,27 +42,31 @@ from omnirelay.pipeline.delta_files import (
     unread,
     write_files,
 )
+from omnirelay.pipeline.delta_layout import is_split_otherwise, split_anew
+from omnirelay.pipeline.delta_log import (
+    INPUT,
+    LEASE,
+    LINK,
+    SCHEMA,
+    SHARD,
+    SHARDS,
+    by_shard,
+    positions_at,
+    properties,
+    shards_of,
+)
 from omnirelay.pipeline.delta_rows import between, open_or_after
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-_SHARD = "shard:"
-_LINK = "link:"
-_LEASE = "omnirelay.lease"
-_SCHEMA = "omnirelay.schema"
-_INPUT = "input:"
-_SHARDS = "omnirelay.shards"
 _TIMES = ("max.timestamp", "max.ended_at", "max.until_at", "max.at", "max.found_at")
 _LOG = {
     # A stream commits every second or so: what a table was like last week is in its rows.
     "delta.checkpointInterval": "50",
     "delta.logRetentionDuration": "interval 2 days",
 }
-# Within a lease nobody else commits, and a commit that would land later than the version its files
-# are named for is not the one its step worked out.
-_NO_RETRY = 0
 
 
 class DeltaTables:
@@ -178,14 +175,13 @@ class DeltaTables:
     # -- where a table is -----------------------------------------------------------------------
 
     def positions(self, name: str) -> dict[str, int]:
-        table = self.open(name)
-        return {} if table is None else _by_shard(table, _SHARD)
+        return positions_at(self.address(name), self._storage)
 
     def snapshot(self, dataset: Dataset) -> Snapshot:
         table = self.open(dataset)
         if table is None:
             return Snapshot()
-        found = table.transaction_version(_SCHEMA) or 1
+        found = table.transaction_version(SCHEMA) or 1
         if found > dataset.version:
             raise TableTooNew(dataset.name, found, dataset.version)
         return self._snapshot_of(dataset, table)
@@ -198,12 +194,12 @@ class DeltaTables:
         if known is not None and known.version == table.version():
             return known
         inputs = (EVENTS, *dataset.inputs)
-        read = {name: table.transaction_version(f"{_INPUT}{name}") for name in inputs}
+        read = {name: table.transaction_version(f"{INPUT}{name}") for name in inputs}
         self._known[dataset.name] = found = Snapshot(
             version=table.version(),
-            positions=_by_shard(table, _SHARD),
-            links=_by_shard(table, _LINK) if dataset.name == EVENTS else {},
-            fence=table.transaction_version(_LEASE) or 0,
+            positions=by_shard(table, SHARD),
+            links=by_shard(table, LINK) if dataset.name == EVENTS else {},
+            fence=table.transaction_version(LEASE) or 0,
             inputs={n: version for n, version in read.items() if version not in (None, NOT_READ)},
         )
         return found
@@ -236,15 +232,15 @@ class DeltaTables:
         if (found.version, found.positions) != (commit.base.version, commit.base.positions):
             raise TableMoved(dataset.name, commit.base.version)
         table = self.open(dataset) or self._create(dataset)
-        names = set(_shards(table))
+        names = set(shards_of(table))
         if not set(commit.positions) <= names:
             listed = json.dumps(sorted(names | set(commit.positions)))
-            table.alter.set_table_properties({_SHARDS: listed}, raise_if_not_exists=False)
+            table.alter.set_table_properties({SHARDS: listed}, raise_if_not_exists=False)
             table = self.open(dataset) or table
         return table
 
     def _create(self, dataset: Dataset) -> DeltaTable:
-        properties = CommitProperties(app_transactions=[Transaction(_SCHEMA, dataset.version)])
+        properties = CommitProperties(app_transactions=[Transaction(SCHEMA, dataset.version)])
         return DeltaTable.create(
             self.address(dataset),
             Schema.from_json(self.struct(dataset.columns).json()),
@@ -312,12 +308,6 @@ class DeltaTables:
         migrates: bool = False,
     ) -> None:
         """One Delta commit on the version that `table` is at, or TableMoved and nothing."""
-        positions = {f"{_SHARD}{shard}": at for shard, at in commit.positions.items()}
-        links = {f"{_LINK}{shard}": link for shard, link in commit.links.items()}
-        inputs = {f"{_INPUT}{name}": version for name, version in commit.inputs.items()}
-        versions = {**positions, **links, **inputs, _LEASE: commit.fence}
-        if migrates:
-            versions[_SCHEMA] = dataset.version
         schema = self.struct(dataset.columns) if migrates else None
         try:
             table.create_write_transaction(
@@ -325,29 +315,36 @@ class DeltaTables:
                 "overwrite" if migrates else "append",
                 table.schema() if schema is None else Schema.from_json(schema.json()),
                 dataset.partition_by,
-                commit_properties=CommitProperties(
-                    max_commit_retries=_NO_RETRY,
-                    app_transactions=[Transaction(name, v) for name, v in versions.items()],
-                ),
+                commit_properties=properties(dataset, commit, migrates=migrates),
             )
         except CommitFailedError as error:
             raise TableMoved(dataset.name, table.version()) from error
 
     def migrate(self, dataset: Dataset, fence: int) -> bool:
-        base = self.snapshot(dataset)
         table = self.open(dataset)
-        found = dataset.version if table is None else table.transaction_version(_SCHEMA) or 1
+        found = dataset.version if table is None else table.transaction_version(SCHEMA) or 1
         if table is None or found == dataset.version:
             return False
+        base = self.snapshot(dataset)
         if base.fence > fence:
             raise TableFenced(dataset.name, fence, base.fence)
-        rows = self.frame(table, self.files(table))
+        older = Older(self.frame(table, self.files(table)), self.read, base.positions)
         for migration in dataset.migrations[found - 1 :]:
-            rows = migration(rows)
+            older = replace(older, rows=migration(older))
         folder = commit_folder(table.version() + 1, is_step=False)
-        written = self._written(dataset, rows, folder)
+        written = self._written(dataset, older.rows, folder)
         commit = Commit(base=base, positions=base.positions, fence=fence)
-        self.act(dataset, table, list(written.adds), commit=commit, migrates=True)
+        if is_split_otherwise(table, dataset):
+            split_anew(
+                table,
+                dataset,
+                properties(dataset, commit, migrates=True),
+                schema=Schema.from_json(self.struct(dataset.columns).json()),
+                address=self.address(dataset),
+                folder=folder,
+            )
+        else:
+            self.act(dataset, table, list(written.adds), commit=commit, migrates=True)
         return True
 
 
@@ -355,16 +352,6 @@ def _spark_address(uri: str) -> str:
     """delta-rs names a local folder as a URL, with `%20` for a blank; Spark takes it as it is."""
     local = uri.removeprefix("file://")
     return (uri if local == uri else unquote(local)).rstrip("/")
-
-
-def _shards(table: DeltaTable) -> list[str]:
-    listed = table.metadata().configuration.get(_SHARDS)
-    return [] if listed is None else [str(name) for name in json.loads(listed)]
-
-
-def _by_shard(table: DeltaTable, kind: str) -> dict[str, int]:
-    found = {shard: table.transaction_version(f"{kind}{shard}") for shard in _shards(table)}
-    return {shard: at for shard, at in found.items() if at is not None}
 
 
 def all_rows(dataset: Dataset, change: Change) -> "DataFrame | None":

@@ -44,16 +44,6 @@ def fresh_sql(table: str, *, has_old: bool) -> str:
 )"""
 
 
-def asked_of_refused(step: Step, table: str) -> "DataFrame":
-    """Where a step looks up what its refused calls were about: in all rows of an input, since that
-    may have ended long ago. Hardly any step has one, and then a few rows do: nothing is asked."""
-    if step.new.where("event_type = 'Refused'").isEmpty():
-        return step.recent(table)
-    found = step.read(table)
-    assert found is not None, "the inputs come first"
-    return found
-
-
 def spans(step: Step) -> "DataFrame":
     """Each shard that moves, with its first new sequence."""
     rows = ", ".join(f"({quoted(shard)}, {low + 1}L)" for shard, (low, _) in step.moves.items())

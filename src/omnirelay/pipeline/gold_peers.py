@@ -14,8 +14,8 @@ counting the step's own beats.
 
 from typing import TYPE_CHECKING
 
-from omnirelay.pipeline.datasets import EVENTS, Change, Dataset, Expectation, Step
-from omnirelay.pipeline.fresh import asked_of_refused, fresh_sql, spans
+from omnirelay.pipeline.datasets import EVENTS, Change, Dataset, Expectation, Older, Step
+from omnirelay.pipeline.fresh import fresh_sql, spans
 from omnirelay.pipeline.sql import SPARK, Dialect, names_of, run_sql
 
 if TYPE_CHECKING:
@@ -111,15 +111,16 @@ def advance(step: Step) -> Change:
     has_old = step.old is not None
     frames = {"lease_attempts": step.recent("lease_attempts"), "new": step.new}
     if step.old is not None:
-        every_lease = asked_of_refused(step, "lease_attempts")
+        every_lease = step.read("lease_attempts")
+        assert every_lease is not None, "the inputs come first"
         frames |= {"old": step.old, "spans": spans(step), "every_lease": every_lease}
     return Change(replace=run_sql(step.session, statement(SPARK, has_old=has_old), **frames))
 
 
-def _with_refused(rows: "DataFrame") -> "DataFrame":
+def _with_refused(older: Older) -> "DataFrame":
     """No journal told of refusals before."""
     values = {"refused": "CAST(0 AS BIGINT) AS refused"}
-    return rows.selectExpr(*(values.get(name, name) for name in names_of(COLUMNS)))
+    return older.rows.selectExpr(*(values.get(name, name) for name in names_of(COLUMNS)))
 
 
 PEER_HEALTH = Dataset(

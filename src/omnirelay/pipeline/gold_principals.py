@@ -10,7 +10,7 @@ told no; their resource is blank where they named no item that is known here.
 # ruff: noqa: S608 - put together from constants; no value from outside comes into the text
 
 from omnirelay.pipeline.datasets import EVENTS, Change, Dataset, Expectation, Step
-from omnirelay.pipeline.fresh import asked_of_refused, fresh_sql, spans
+from omnirelay.pipeline.fresh import fresh_sql, spans
 from omnirelay.pipeline.sql import SPARK, Dialect, run_sql
 
 COLUMNS = (
@@ -98,7 +98,8 @@ def advance(step: Step) -> Change:
     names = ("lease_attempts", "items")
     frames = {name: step.recent(name) for name in names} | {"new": step.new}
     if step.old is not None:
-        every_item = asked_of_refused(step, "items")
+        every_item = step.read("items")
+        assert every_item is not None, "the inputs come first"
         frames |= {"old": step.old, "spans": spans(step), "every_item": every_item}
     return Change(replace=run_sql(step.session, statement(SPARK, has_old=has_old), **frames))
 

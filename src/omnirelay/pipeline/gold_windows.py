@@ -7,21 +7,20 @@ to the last event. `replication_lag_ms` is the most that a reader of the journal
 behind, null if none was told. `burn` is the share of waits over the objective by the share that is
 allowed: at 1 the error budget is used up as fast as it is given.
 
-A shard's clock never goes back, so a step can only touch the newest minute the shard has and later
-ones. Those are worked out anew from the attempts and events since then; the others are kept.
+A minute in which the shard lived or was paused, but no item came, was granted or ended, has one row
+whose type is blank: a queue that stands still under backpressure must not be missing here. Leases
+of items whose arrival is not known (it was damaged, or lies before the events) count there too.
+
+A shard's clock never goes back, so only its newest minute can still grow. That one is open and
+keeps its waits and holds, from which the next step goes on; what is closed stays as it is.
 """
 
 # ruff: noqa: S608 - put together from constants; no value from outside comes into the text
 
-from typing import TYPE_CHECKING
-
-from omnirelay.model import limits
 from omnirelay.pipeline.datasets import EVENTS, Change, Dataset, Expectation, Step
-from omnirelay.pipeline.delta_rows import quoted
+from omnirelay.pipeline.fresh import fresh_sql, spans
+from omnirelay.pipeline.gold_windows_older import with_lag, with_open_minutes
 from omnirelay.pipeline.sql import SPARK, Dialect, names_of, run_sql
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 COLUMNS = (
     "shard string, resource_type string, window_start timestamp, window_end timestamp,"
@@ -29,7 +28,8 @@ COLUMNS = (
     " released bigint, retries bigint, dead_letters bigint, wait_p50_ms bigint,"
     " wait_p95_ms bigint, wait_p99_ms bigint, hold_p50_ms bigint, hold_p95_ms bigint,"
     " hold_p99_ms bigint, pending_max bigint, active_max bigint, backpressure_ms bigint,"
-    " replication_lag_ms bigint, slo_total bigint, slo_good bigint, burn double"
+    " replication_lag_ms bigint, slo_total bigint, slo_good bigint, burn double,"
+    " waits array<bigint>, holds array<bigint>, state string"
 )
 OBJECTIVE_WAIT_MS = 60_000
 OBJECTIVE_ALLOWED = 0.01
@@ -38,63 +38,51 @@ _COUNTS = (
     "enqueued", "granted", "completed", "failed", "expired", "released", "retries",
     "dead_letters", "slo_total", "slo_good",
 )  # fmt: skip
+_LEVELS = ("pending_max", "active_max", "replication_lag_ms", "backpressure_ms")
+"""Of the shard, whatever the type."""
+_LISTS = ("waits", "holds")
 _QUANTILES = tuple(f"{what}_p{share}_ms" for what in ("wait", "hold") for share in (50, 95, 99))
 
 
 def statement(sql: Dialect, *, has_old: bool) -> str:
-    edges = (
-        """kept AS (
-  SELECT o.* FROM $old AS o LEFT JOIN $edges AS edges ON edges.shard = o.shard
-  WHERE edges.shard IS NULL OR o.window_start < edges.since
-),"""
-        if has_old
-        else ""
-    )
-    join = "JOIN $edges AS edges ON edges.shard = t.shard" if has_old else ""
-    since = " AND (edges.since IS NULL OR t.{} >= edges.since)" if has_old else ""
-    kept = f"UNION ALL SELECT {', '.join(names_of(COLUMNS))} FROM kept" if has_old else ""
+    edges, edge, since = "", "", ""
+    if has_old:
+        edges = "edges AS (SELECT DISTINCT shard, window_start AS since FROM $old),"
+        edge = "LEFT JOIN edges ON edges.shard = t.shard"
+        since = "WHERE edges.since IS NULL OR window_start >= edges.since"
+    minute = "date_trunc('minute', {}) AS window_start"
     return f"""
-WITH {edges}
+WITH {fresh_sql("lease_attempts", has_old=has_old)}, {edges}
 depths AS (
-  SELECT t.shard, date_trunc('minute', t.timestamp) AS window_start,
-    CASE WHEN t.event_type = 'Enqueue' THEN t.resource_type END AS resource_type,
-    count(*) AS events, max(t.pending) AS pending, max(t.active) AS active,
-    max(CASE WHEN t.event_type = 'Followed' THEN CAST(t.details['lag_ms'] AS BIGINT) END) AS lag_ms
-  FROM $lease_events AS t {join}
-  WHERE t.sequence IS NOT NULL{since.format("timestamp")} GROUP BY 1, 2, 3
-),
-levels AS (
-  SELECT shard, window_start, max(pending) AS pending_max, max(active) AS active_max,
-    max(lag_ms) AS replication_lag_ms
-  FROM depths GROUP BY shard, window_start
+  SELECT shard, {minute.format("timestamp")},
+    CASE WHEN event_type = 'Enqueue' THEN resource_type END AS resource_type,
+    count(CASE WHEN event_type = 'Enqueue' THEN 1 END) AS enqueued, max(pending) AS pending_max,
+    max(active) AS active_max, max(CASE WHEN event_type = 'Followed'
+      THEN CAST(details['lag_ms'] AS BIGINT) END) AS replication_lag_ms
+  FROM $new WHERE sequence IS NOT NULL GROUP BY 1, 2, 3
 ),
 granted AS (
-  SELECT t.shard, t.resource_type, date_trunc('minute', t.granted_at) AS window_start,
+  SELECT shard, coalesce(resource_type, '') AS resource_type, {minute.format("granted_at")},
     count(*) AS granted
-  FROM $lease_attempts AS t {join}
-  WHERE t.fence IS NOT NULL{since.format("granted_at")} GROUP BY 1, 2, 3
+  FROM fresh_lease_attempts WHERE fence IS NOT NULL AND granted_sequence >= since GROUP BY 1, 2, 3
 ),
-listed AS (
-  SELECT t.shard, t.resource_type, date_trunc('minute', t.ended_at) AS window_start,
+ended AS (
+  SELECT t.shard, coalesce(t.resource_type, '') AS resource_type, {minute.format("t.ended_at")},
     {_of_the_ended(sql)}
-  FROM $lease_attempts AS t {join}
-  WHERE t.outcome IS NOT NULL{since.format("ended_at")} GROUP BY 1, 2, 3
+  FROM fresh_lease_attempts AS t
+  WHERE t.outcome IS NOT NULL AND t.ended_sequence >= t.since GROUP BY 1, 2, 3
 ),
-ended AS (SELECT *, {", ".join(_quantile(sql, name) for name in _QUANTILES)} FROM listed),
 paused AS (
-  SELECT shard, window_start, CAST(sum({sql.ms("least(until_at, window_end)")}
-    - {sql.ms("greatest(from_at, window_start)")}) AS BIGINT) AS backpressure_ms
+  SELECT t.shard, CAST(NULL AS STRING) AS resource_type, t.window_start,
+    CAST(sum({sql.ms("least(t.until_at, t.window_start + INTERVAL 1 MINUTE)")}
+    - {sql.ms("greatest(t.from_at, t.window_start)")}) AS BIGINT) AS backpressure_ms
   FROM (
-    SELECT *, window_start + INTERVAL 1 MINUTE AS window_end FROM (
-      SELECT t.shard, t.from_at, t.until_at, {sql.minutes("t.from_at", "t.until_at")}
-        AS window_start
-      FROM $backpressure AS t {join}
-      WHERE t.from_at IS NOT NULL{since.format("until_at")}
-    ) AS pauses
-  ) AS minutes GROUP BY shard, window_start
+    SELECT shard, from_at, until_at, {sql.minutes("from_at", "until_at")} AS window_start
+    FROM $backpressure WHERE from_at IS NOT NULL
+  ) AS t {edge} {since} GROUP BY 1, 2, 3
 ),
-{_together()}
-{_result(kept)}"""
+{_together(sql, has_old=has_old)}
+{_result()}"""
 
 
 def _of_the_ended(sql: Dialect) -> str:
@@ -107,7 +95,7 @@ def _of_the_ended(sql: Dialect) -> str:
         "slo_good": f"t.wait_ms <= {OBJECTIVE_WAIT_MS}",
     }
     parts = [f"count(CASE WHEN {test} THEN 1 END) AS {name}" for name, test in counted.items()]
-    parts += [f"{sql.sorted_list(f't.{what}_ms')} AS {what}s" for what in ("wait", "hold")]
+    parts += [f"{sql.listed(f't.{what}_ms')} AS {what}s" for what in ("wait", "hold")]
     return ",\n    ".join(parts)
 
 
@@ -119,95 +107,75 @@ def _quantile(sql: Dialect, name: str) -> str:
     return f"{sql.nth(values, place)} AS {name}"
 
 
-def _together() -> str:
-    """Rows of three kinds made alike, added up."""
-    columns = (*_COUNTS, *_QUANTILES)
+def _together(sql: Dialect, *, has_old: bool) -> str:
+    """Rows of every kind made alike and added up; and what is the shard's given to all of them."""
+    kinds = dict.fromkeys((*_COUNTS, *_LEVELS), "BIGINT") | dict.fromkeys(_LISTS, sql.numbers)
+    keys = {name: name for name in ("shard", "resource_type", "window_start")}
 
-    def padded(source: str, *own: str, where: str = "") -> str:
-        values = ", ".join(
-            f"{one} AS {one}" if one in own else f"CAST(NULL AS BIGINT) AS {one}" for one in columns
+    def part(source: str, *own: str) -> str:
+        values = keys | {
+            name: name if name in own else f"CAST(NULL AS {kind})" for name, kind in kinds.items()
+        }
+        return f"SELECT {', '.join(f'{v} AS {name}' for name, v in values.items())} FROM {source}"
+
+    ended = tuple(name for name in _COUNTS if name not in ("enqueued", "granted"))
+    levels = _LEVELS[:-1]
+    parts = [
+        part("depths", "enqueued", *levels),
+        part("granted", "granted"),
+        part("ended", *ended, *_LISTS),
+        part("paused", "backpressure_ms"),
+    ]
+    if has_old:
+        # How long it was paused is worked out anew: the pause may go on.
+        nothing = f"resource_type = '' AND {' + '.join(_COUNTS)} = 0"
+        old = f"(SELECT *, CASE WHEN NOT ({nothing}) THEN resource_type END AS kind FROM $old) AS o"
+        parts.append(
+            part(old, *_COUNTS, *levels, *_LISTS).replace("resource_type AS", "kind AS", 1)
         )
-        return f"SELECT shard, resource_type, window_start, {values} FROM {source}{where}"
-
-    arrived = "(SELECT *, events AS enqueued FROM depths WHERE resource_type IS NOT NULL) AS d"
-    ended = tuple(name for name in columns if name not in ("enqueued", "granted"))
     sums = ", ".join(f"CAST(coalesce(sum({name}), 0) AS BIGINT) AS {name}" for name in _COUNTS)
-    most = ", ".join(f"max({name}) AS {name}" for name in _QUANTILES)
-    return f"""parts AS (
-  {padded(arrived, "enqueued")}
-  UNION ALL {padded("granted", "granted")}
-  UNION ALL {padded("ended", *ended)}
+    most = ", ".join(f"max({name}) AS {name}" for name in _LEVELS)
+    lists = ", ".join(f"{sql.joined_sorted(name)} AS {name}" for name in _LISTS)
+    in_minute = "OVER (PARTITION BY shard, window_start)"
+    spread = ", ".join(f"max({name}) {in_minute} AS shard_{name}" for name in _LEVELS)
+    return f"""together AS (
+  SELECT shard, resource_type, window_start, {sums}, {most}, {lists}
+  FROM ({" UNION ALL ".join(parts)}) AS parts GROUP BY shard, resource_type, window_start
 ),
-together AS (
-  SELECT shard, resource_type, window_start, {sums}, {most}
-  FROM parts GROUP BY shard, resource_type, window_start
+spread AS (
+  SELECT *, {spread}, max(resource_type) {in_minute} AS any_type,
+    {", ".join(_quantile(sql, name) for name in _QUANTILES)}
+  FROM (
+    SELECT *, max(window_start) OVER (PARTITION BY shard) = window_start AS is_newest FROM together
+  ) AS minutes
 )"""
 
 
-def _result(kept: str) -> str:
-    values = {name: f"w.{name}" for name in names_of(COLUMNS)}
+def _result() -> str:
+    values = {name: name for name in names_of(COLUMNS)}
+    values |= {name: f"shard_{name}" for name in _LEVELS}
     values |= {
-        "window_end": "w.window_start + INTERVAL 1 MINUTE",
-        "pending_max": "l.pending_max",
-        "active_max": "l.active_max",
-        "replication_lag_ms": "l.replication_lag_ms",
-        "backpressure_ms": "coalesce(p.backpressure_ms, 0)",
-        "burn": "CASE WHEN w.slo_total > 0 THEN (w.slo_total - w.slo_good) * 1e0 / w.slo_total"
+        "resource_type": "coalesce(resource_type, '')",
+        "window_end": "window_start + INTERVAL 1 MINUTE",
+        "backpressure_ms": "coalesce(shard_backpressure_ms, 0)",
+        "burn": "CASE WHEN slo_total > 0 THEN (slo_total - slo_good) * 1e0 / slo_total"
         f" / CAST({OBJECTIVE_ALLOWED} AS DOUBLE) ELSE 0e0 END",
+        "state": "CASE WHEN is_newest THEN 'open' ELSE 'closed' END",
     }
+    values |= {name: f"CASE WHEN is_newest THEN {name} END" for name in _LISTS}
     chosen = ", ".join(f"{value} AS {name}" for name, value in values.items())
-    return f"""SELECT {chosen}
-FROM together AS w
-LEFT JOIN levels AS l ON l.shard = w.shard AND l.window_start = w.window_start
-LEFT JOIN paused AS p ON p.shard = w.shard AND p.window_start = w.window_start
-{kept}"""
+    return f"SELECT {chosen}\nFROM spread WHERE resource_type IS NOT NULL OR any_type IS NULL"
 
 
 def advance(step: Step) -> Change:
-    names = (EVENTS, "lease_attempts", "backpressure")
-    frames = {name: frame for name in names if (frame := step.read(name)) is not None}
-    assert len(frames) == len(names), "the inputs come first"
+    pauses = step.read("backpressure")
+    assert pauses is not None, "the inputs come first"
     has_old = step.old is not None
+    frames = {"lease_attempts": step.recent("lease_attempts"), "backpressure": pauses}
+    frames |= {"new": step.new}
     if step.old is not None:
-        newest = _newest_minutes(step, step.old)
-        frames |= {"old": step.old, "edges": _edges(step, newest)}
-        frames[EVENTS] = frames[EVENTS].where(_since("timestamp", newest))
-    return Change(replace=run_sql(step.session, statement(SPARK, has_old=has_old), **frames))
-
-
-Minutes = dict[str, int | None]
-"""Of each shard that moves, the newest minute that is there, in microseconds."""
-
-
-def _newest_minutes(step: Step, old: "DataFrame") -> Minutes:
-    each = old.selectExpr("shard", "unix_micros(window_start) AS start").groupBy("shard")
-    newest = {row[0]: row[1] for row in each.max("start").collect()}
-    return {shard: newest.get(shard) for shard in step.moves}
-
-
-def _edges(step: Step, newest: Minutes) -> "DataFrame":
-    """`shard` and `since`: what is older stays."""
-    rows = (f"({quoted(shard)}, {_time(at)})" for shard, at in newest.items())
-    return step.session.sql(f"SELECT * FROM VALUES {', '.join(rows)} AS edges(shard, since)")
-
-
-def _time(micros: int | None) -> str:
-    return "CAST(NULL AS TIMESTAMP)" if micros is None else f"timestamp_micros({micros})"
-
-
-def _since(column: str, newest: Minutes) -> str:
-    """So that Parquet blocks of older times are not opened. With very many shards it would take
-    longer to look at each than to read them."""
-    if len(newest) > limits.BOUNDS_IN_WORDS_MAX:
-        return "true"
-    later = {at: "" if at is None else f" AND {column} >= {_time(at)}" for at in newest.values()}
-    return " OR ".join(f"(shard = {quoted(shard)}{later[at]})" for shard, at in newest.items())
-
-
-def _with_lag(rows: "DataFrame") -> "DataFrame":
-    """No journal told of lags before."""
-    values = {"replication_lag_ms": "CAST(NULL AS BIGINT) AS replication_lag_ms"}
-    return rows.selectExpr(*(values.get(name, name) for name in names_of(COLUMNS)))
+        frames |= {"old": step.old, "spans": spans(step)}
+    return Change(rows=run_sql(step.session, statement(SPARK, has_old=has_old), **frames))
 
 
 SLO_BY_WINDOW = Dataset(
@@ -215,11 +183,12 @@ SLO_BY_WINDOW = Dataset(
     layer="gold",
     columns=COLUMNS,
     key=("shard", "resource_type", "window_start"),
-    kind="window",
+    kind="carry",
     inputs=(EVENTS, "lease_attempts", "backpressure"),
     advance=advance,
-    version=2,
-    migrations=(_with_lag,),
+    partition_by="state",
+    version=3,
+    migrations=(with_lag, with_open_minutes(statement)),
     expectations=(
         Expectation("no more good waits than waits", "slo_good <= slo_total"),
         Expectation("a minute has sixty seconds", "backpressure_ms BETWEEN 0 AND 60000", "warn"),

@@ -192,6 +192,7 @@ class Pipeline:
             read=self.tables.read,
             recent=lambda name: self.tables.read_recent(name, base),
             moves=moving(base.positions, target),
+            is_first=not base.positions,
         )
         assert dataset.advance is not None, f"{dataset.name} is not made by steps"
         change = dataset.advance(step)

@@ -5,15 +5,19 @@ import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
+from omnirelay.model import limits
 from omnirelay.pipeline.java import java_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 APP = "omnirelay-pipeline"
+Size = Literal["few", "some", "many"]
+"""`few`: queries are interpreted, not compiled. `some`: Java compiles them, but does not go on to
+improve what it compiled."""
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?")
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -26,8 +30,8 @@ class SessionOptions:
     has_ui: bool = False
     has_progress: bool | None = None
     """None: where somebody sees it, on a terminal."""
-    is_small: bool = False
-    """For some thousands of rows: what is ready at once instead of what is fast once it is warm."""
+    size: Size = "many"
+    """Of the work, in rows: a short one wants what is ready at once, not what is fast when warm."""
     config: dict[str, str] = field(default_factory=dict)
     """Whatever else Spark knows; it wins over ours."""
 
@@ -122,6 +126,13 @@ COLLECTOR = "-XX:+UseParallelGC"
 _NAMES_COLLECTOR = re.compile(r"-XX:\+Use\w*GC\b")
 
 
+def size_of(*, new: int, total: int) -> Size:
+    """Of a run over so many new events, in journals of so many."""
+    if total <= limits.EVENTS_FEW_MAX:
+        return "few"
+    return "some" if new <= limits.ROWS_HERE_MAX else "many"
+
+
 def _collector(master: str) -> str:
     """Not where somebody has named one: Java refuses to start with two. Nor for a cluster's driver,
     which may be large and must not be long silent."""
@@ -135,13 +146,13 @@ def _ours(options: SessionOptions) -> dict[str, str]:
     has_progress = options.has_progress
     if has_progress is None:
         has_progress = sys.stderr.isatty()
-    light = LIGHT_JAVA if options.is_small else ""
+    light = "" if options.size == "many" else LIGHT_JAVA
     java = f"-Duser.timezone=UTC -Xshare:auto {_collector(options.master)} {light}"
     quiet = f"-Dlog4j2.configurationFile={here.with_name('log4j2.properties').as_uri()}"
     return {
         **_of_a_query(),
         **_of_this_machine(options.master),
-        **(FEW_ROWS if options.is_small else {}),
+        **(FEW_ROWS if options.size == "few" else {}),
         **({"spark.driver.host": "127.0.0.1"} if _is_here(options.master) else {}),
         # A run of all tables generates about 400 classes. Spark keeps 100, so that the next one, a
         # stream's next batch included, would find none of its own and compile all of them again.

@@ -140,7 +140,7 @@ GROUP BY shard, sequence, sequence_id, attempt, fence, source, target, principal
 def advance_edges(step: Step) -> Change:
     names = step.read("lineage_names")
     assert names is not None, "lineage_names is an input and comes first"
-    has_old = step.read("lineage_edges") is not None
+    has_old = not step.is_first
     frames = {"lease_attempts": step.recent("lease_attempts"), "lineage_names": names}
     if has_old:
         frames |= {"recent_names": step.recent("lineage_names"), "spans": spans(step)}

@@ -64,11 +64,22 @@ class Dialect:
             return f"CAST(get_json_object({json}, '$$.{member}') AS BIGINT)"
         return f"CAST(json_extract_string({json}, '$$.{member}') AS BIGINT)"
 
-    def sorted_list(self, values: str) -> str:
-        """An aggregate: all values that are not null, least first."""
+    @property
+    def numbers(self) -> str:
+        """The type of a list of whole numbers."""
+        return "ARRAY<BIGINT>" if self.is_spark else "BIGINT[]"
+
+    def listed(self, values: str) -> str:
+        """An aggregate: all values that are not null, in any order."""
         if self.is_spark:
-            return f"sort_array(collect_list({values}))"
-        return f"list(({values}) ORDER BY {values}) FILTER (WHERE {values} IS NOT NULL)"
+            return f"collect_list({values})"
+        return f"list({values}) FILTER (WHERE {values} IS NOT NULL)"
+
+    def joined_sorted(self, lists: str) -> str:
+        """An aggregate: what is in any of the lists, least first."""
+        if self.is_spark:
+            return f"sort_array(flatten(collect_list({lists})))"
+        return f"coalesce(list_sort(flatten({self.listed(lists)})), [])"
 
     def nth(self, values: str, place: str) -> str:
         """Counted from 1; null beyond the end."""

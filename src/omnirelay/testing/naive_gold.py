@@ -12,6 +12,7 @@ from omnirelay.pipeline.lineage_ids import run_id
 from omnirelay.testing.naive_tables import Moment, NaiveShard, Row, Tables
 
 _MINUTE_MS = 60_000
+_TIMES = ("wait", "hold")
 
 
 def naive_tables(journals: dict[str, list[Envelope]]) -> Tables:
@@ -93,25 +94,32 @@ def _windows(shard: NaiveShard) -> list[Row]:
     for how, payload, m in shard.seen.arrivals:
         if how == "enqueue":
             enqueued[payload.resource_type, _minute(m.at)] += 1
+    lived = {_minute(m.at) for m in shard.seen.moments}
+    lived |= {start for one in _pauses(shard) for start in _minutes_of(one)}
+    typed = {**ended, **granted, **enqueued}
+    silent = {("", start): None for start in lived - {start for _, start in typed}}
     rows = []
-    for key in {**ended, **granted, **enqueued}:
+    for key in {**typed, **silent}:
         kind, start = key
         counted = {"enqueued": enqueued[key], "granted": granted[key]} | _of_ended(ended[key])
         moments = [m for m in shard.seen.moments if _minute(m.at) == start]
+        is_newest = start == max(lived)
         rows.append(
             {"shard": shard.name, "resource_type": kind, "window_start": start}
-            | {"window_end": start + _MINUTE_MS, "pending_max": max(m.pending for m in moments)}
-            | {"active_max": max(m.active for m in moments)}
+            | {"window_end": start + _MINUTE_MS}
+            | {"pending_max": max((m.pending for m in moments), default=None)}
+            | {"active_max": max((m.active for m in moments), default=None)}
             | {"backpressure_ms": _paused_ms(shard, start)}
             | {"replication_lag_ms": _lag_ms(moments)}
+            | {"state": "open" if is_newest else "closed"}
+            | {f"{what}s": _sorted(ended[key], what) if is_newest else None for what in _TIMES}
             | counted
         )
     return rows
 
 
 def _of_ended(leases: list[Row]) -> Row:
-    waits = sorted(row["wait_ms"] for row in leases)
-    holds = sorted(row["hold_ms"] for row in leases)
+    waits, holds = (_sorted(leases, what) for what in _TIMES)
     good = sum(wait <= 60_000 for wait in waits)
     row: Row = {
         name: _count(leases, "outcome", name)
@@ -133,12 +141,23 @@ def _lag_ms(moments: Iterable[Moment]) -> int | None:
     return max(told, default=None)
 
 
+def _pauses(shard: NaiveShard) -> list[Row]:
+    return [row for row in shard.backpressure() if row["from_at"] is not None]
+
+
 def _paused_ms(shard: NaiveShard, start: int) -> int:
     return sum(
         max(0, min(row["until_at"], start + _MINUTE_MS) - max(row["from_at"], start))
-        for row in shard.backpressure()
-        if row["from_at"] is not None
+        for row in _pauses(shard)
     )
+
+
+def _minutes_of(pause: Row) -> range:
+    return range(_minute(pause["from_at"]), pause["until_at"] + 1, _MINUTE_MS)
+
+
+def _sorted(leases: list[Row], what: str) -> list[int]:
+    return sorted(row[f"{what}_ms"] for row in leases)
 
 
 def _minute(ms: int) -> int:
