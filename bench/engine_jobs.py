@@ -20,6 +20,8 @@ import uvloop
 
 import omnirelay
 from bench.wire_jobs import BODY, batches
+from bench.wire_jobs import cycles as one_by_one
+from bench.wire_peers.jobs import CALLERS
 from omnirelay import OmniRelayError
 from omnirelay.cli.free_ports import free_port
 from omnirelay.testing.servers_nats import nats_servers
@@ -118,6 +120,17 @@ def cycles(name: str, seconds: float) -> Figures:
         return {"figure": uvloop.run(run(found.urls[0]))}
 
 
+def singles(name: str, seconds: float) -> Figures:
+    """One item a call, as many callers as the peers have."""
+
+    async def run(url: str) -> float:
+        async with omnirelay.connect(url) as relay:
+            return await one_by_one(relay, CALLERS, seconds)
+
+    with mesh(name, 1) as found:
+        return {"figure": uvloop.run(run(found.urls[0]))}
+
+
 def forwarding(name: str, seconds: float) -> Figures:
     """The same through the node that does not own the queue, and through the one that does."""
 
@@ -168,7 +181,12 @@ def failover(name: str, seconds: float) -> Figures:
 
 
 Job = Callable[[str, float], Figures]
-JOBS: dict[str, Job] = {"cycles": cycles, "forwarding": forwarding, "failover": failover}
+JOBS: dict[str, Job] = {
+    "cycles": cycles,
+    "singles": singles,
+    "forwarding": forwarding,
+    "failover": failover,
+}
 
 
 def main() -> None:

@@ -26,22 +26,27 @@ def rows(rounds: int) -> list[Row]:
 
 
 def _cycles(rounds: int) -> Iterator[Row]:
-    """Batches of 100 through enqueue, lease and completion, several under way at a time."""
-    for journal, peer, floor in (("nats3", "nats3", 5.0), ("postgres", "postgres", 2.0)):
-        ours, theirs = [], []
-        for _ in range(rounds):
-            ours.append(_job("cycles", journal)["figure"])
-            found = measure(peer, "batched", SECONDS)
-            if found.items_per_s is None:
-                print(f"{peer}: not measured: {found.error}")
-            else:
-                theirs.append(found.items_per_s)
-        if theirs:
-            reference = statistics.median(theirs)
-            metric = f"cycles_per_s_on_{journal}"
-            yield Row(
-                "engines", metric, statistics.median(ours), reference, f"{peer} batched", floor
-            )
+    """Enqueue, lease and completion: batches of 100, several under way at a time, and one item a
+    call by 32 callers."""
+    for journal, floor in (("nats3", 5.0), ("postgres", 2.0)):
+        metric = f"cycles_per_s_on_{journal}"
+        for ours, theirs, name in (
+            ("cycles", "batched", metric),
+            ("singles", "concurrent32", f"{metric}_one_a_call"),
+        ):
+            pairs = [(_job(ours, journal)["figure"], _peer(theirs, journal)) for _ in range(rounds)]
+            known = [figure for _, figure in pairs if figure is not None]
+            if known:
+                own = statistics.median(figure for figure, _ in pairs)
+                beside = statistics.median(known)
+                yield Row("engines", name, own, beside, f"{journal} {theirs}", floor)
+
+
+def _peer(job: str, journal: str) -> float | None:
+    found = measure(journal, job, SECONDS)
+    said = f"not measured: {found.error}" if found.items_per_s is None else found.items_per_s
+    print(f"{job} of {journal}: {said}")
+    return found.items_per_s
 
 
 def _appends(rounds: int) -> Iterator[Row]:

@@ -129,6 +129,7 @@ def _measured(job: str, folder: Path, *, events: int = 0, cores: int = 2) -> Mea
     print(
         f"  {said['figure']:9.2f}  {spent:7.1f} processor seconds  "
         f"{said['peakBytes'] / 1e9:.1f} GB",
+        *(f"{name} {value:.1f}" for name, value in said["notes"].items()),
         flush=True,
     )
     return float(said["figure"]), float(said["peakBytes"])

@@ -8,12 +8,16 @@ import argparse
 import json
 import os
 import shutil
+import statistics
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from omnirelay.pipeline.session import Size
 
 SHARDS = 20
 SAMPLE_S = 0.2
@@ -28,13 +32,13 @@ class Bench:
         self.memory = memory
         self.spark: Any = None  # Any: pyspark's session, started only by the jobs that need it
 
-    def start_spark(self, *, is_small: bool = False) -> Any:
+    def start_spark(self, *, size: "Size" = "many") -> Any:
         from omnirelay.pipeline.session import SessionOptions, open_session
 
         config = {"spark.sql.shuffle.partitions": str(4 * self.cores)}
         self.spark = open_session(
             SessionOptions(
-                master=f"local[{self.cores}]", memory=self.memory, is_small=is_small, config=config
+                master=f"local[{self.cores}]", memory=self.memory, size=size, config=config
             )
         )
         self.spark.range(100_000).selectExpr("sum(id)").collect()
@@ -46,6 +50,10 @@ class Bench:
 
 PROCESSOR: dict[str, float] = {}
 """Processor seconds of the timed work: of Java, and of this process and its other children."""
+
+
+NOTES: dict[str, float] = {}
+"""Whatever else a job has to say of its figure."""
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -172,19 +180,25 @@ def duckdb_tables_and_audit(bench: Bench) -> float:
 
 
 def increment(bench: Bench) -> float:
-    """The last hundredth of the history, after all that comes before it; the share of a full run
-    is what counts, so the full run is part of the same process."""
+    """The last three hundredths of the history, one after the other, after all that comes before
+    them: the median of their shares of that run, which is part of the same process."""
     from omnirelay.pipeline.delta import DeltaTables
     from omnirelay.pipeline.run import run_pipeline
 
     spark = bench.start_spark()
     options = {"url": bench.journal()}
     total = spark.read.format("omnirelay").load(bench.journal()).count()
+    hundredth = total // 100
     with tempfile.TemporaryDirectory(dir=bench.folder) as target:
         tables = DeltaTables(spark, target)
-        full = timed(lambda: run_pipeline(spark, options, tables, limit=total - total // 100))
-        rest = timed(lambda: run_pipeline(spark, options, tables))
-        return rest / full
+
+        def run(limit: int | None) -> float:
+            return timed(lambda: run_pipeline(spark, options, tables, limit=limit))
+
+        full = run(total - 3 * hundredth)
+        steps = [run(hundredth), run(hundredth), run(None)]
+        NOTES.update(full=full, **{f"step{n}": took for n, took in enumerate(steps, start=1)})
+        return statistics.median(steps) / full
 
 
 # -- replay -------------------------------------------------------------------------------------
@@ -195,7 +209,7 @@ def replay(bench: Bench) -> float:
     from omnirelay.pipeline.replay import Moment, write_files
     from omnirelay.pipeline.replay_events import Place
 
-    spark, place = bench.start_spark(is_small=True), Place(archive=str(bench.folder / "archive"))
+    spark, place = bench.start_spark(size="few"), Place(archive=str(bench.folder / "archive"))
     with tempfile.TemporaryDirectory(dir=bench.folder) as target:
 
         def work() -> None:
@@ -314,7 +328,7 @@ def main() -> None:
     else:
         figure = JOBS[arguments.job](bench)
     said = {"job": arguments.job, "figure": figure, "peakBytes": peak.bytes}
-    print(json.dumps(said | {"processorSeconds": PROCESSOR}))
+    print(json.dumps(said | {"processorSeconds": PROCESSOR, "notes": NOTES}))
 
 
 if __name__ == "__main__":
