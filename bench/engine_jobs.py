@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -111,21 +111,18 @@ async def _owner(found: Mesh) -> int:
 
 def cycles(name: str, seconds: float) -> Figures:
     """Batches of 100, `LANES` at a time."""
-
-    async def run(url: str) -> float:
-        async with omnirelay.connect(url) as relay:
-            return await batches(relay, LANES, seconds)
-
-    with mesh(name, 1) as found:
-        return {"figure": uvloop.run(run(found.urls[0]))}
+    return _of_one_node(name, lambda relay: batches(relay, LANES, seconds))
 
 
 def singles(name: str, seconds: float) -> Figures:
     """One item a call, as many callers as the peers have."""
+    return _of_one_node(name, lambda relay: one_by_one(relay, CALLERS, seconds))
 
+
+def _of_one_node(name: str, work: Callable[[omnirelay.Relay], Awaitable[float]]) -> Figures:
     async def run(url: str) -> float:
         async with omnirelay.connect(url) as relay:
-            return await one_by_one(relay, CALLERS, seconds)
+            return await work(relay)
 
     with mesh(name, 1) as found:
         return {"figure": uvloop.run(run(found.urls[0]))}
