@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from omnirelay.pipeline.datasets import EVENTS, Dataset, all_datasets
 from omnirelay.pipeline.decode_types import SCHEMA
+from omnirelay.pipeline.fresh import RARE
 from omnirelay.pipeline.sql import DUCKDB, DUCKDB_MACROS, named_sql
 from omnirelay.testing.event_rows import rows_of
 from omnirelay.testing.table_texts import TEXTS
@@ -44,7 +45,7 @@ class TablesInDuckDB:
     def _step(self, dataset: Dataset) -> None:
         name, is_carry = dataset.name, dataset.kind == "carry"
         old = f"(SELECT * FROM {name} WHERE state = 'open')" if is_carry else name
-        tables = {one: one for one in TEXTS} | {EVENTS: EVENTS, "new": "new", "old": old}
+        tables = {one: one for one in TEXTS} | dict.fromkeys(("new", *RARE), "new") | {"old": old}
         tables |= {"spans": _SPANS, "recent_names": "lineage_names"}
         tables |= {"every_lease": "lease_attempts", "every_item": "items"}
         text = named_sql(TEXTS[name](DUCKDB, has_old=self.has_begun), **tables)

@@ -29,8 +29,7 @@ from omnirelay.pipeline.datasets import (
     TableMoved,
     TableTooNew,
 )
-from omnirelay.pipeline.delta import all_rows
-from omnirelay.pipeline.delta_rows import between, open_or_after
+from omnirelay.pipeline.delta_rows import all_rows, between, open_or_after
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -98,6 +97,9 @@ class CatalogTables:
             raise InvalidOption(f"{self.root} has no table of events yet")
         is_all = not after.positions and dict(upto) == self.snapshot(LEASE_EVENTS).positions
         return rows if is_all else between(rows, after.positions, upto)
+
+    def types_of_events(self, after: Snapshot) -> frozenset[str] | None:
+        return None
 
     def read_recent(self, name: str, after: Snapshot) -> "DataFrame":
         rows = self.read(name)

@@ -51,6 +51,16 @@ class Step:
     """Of each shard that has something new: from which sequence (not included) to which."""
     is_first: bool
     """There is nothing in the table yet."""
+    types: frozenset[str] | None = None
+    """Of the new events; None: nobody looked."""
+
+    def may_have(self, *types: str) -> bool:
+        return self.types is None or not self.types.isdisjoint(types)
+
+    def some(self, *types: str) -> "DataFrame":
+        """The new events, for whoever wants these types of them alone. If there are none, nothing;
+        and what would be made from nothing Spark leaves out of its plan."""
+        return self.new if self.may_have(*types) else self.new.where("false")
 
 
 @dataclass(frozen=True)
@@ -233,6 +243,10 @@ class Tables(Protocol):
 
     def read_events(self, after: Snapshot, upto: Positions) -> "DataFrame":
         """Events after `after.positions` and not beyond `upto`."""
+
+    def types_of_events(self, after: Snapshot) -> frozenset[str] | None:
+        """Those that any event after `after.positions` has, and maybe others; None if it would take
+        long to find out."""
 
     def read_recent(self, name: str, after: Snapshot) -> "DataFrame":
         """The open rows of a carry table, and those with an `ended_sequence` after

@@ -14,6 +14,7 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
+from omnirelay.model import limits
 from omnirelay.model.errors import InvalidOption
 from omnirelay.model.ports import Clock, SystemClock, failpoint
 from omnirelay.pipeline.datasets import (
@@ -40,6 +41,7 @@ from omnirelay.pipeline.delta_files import (
     commit_folder,
     files_of,
     unread,
+    values_in,
     write_files,
 )
 from omnirelay.pipeline.delta_layout import is_split_otherwise, split_anew
@@ -55,7 +57,8 @@ from omnirelay.pipeline.delta_log import (
     properties,
     shards_of,
 )
-from omnirelay.pipeline.delta_rows import between, open_or_after
+from omnirelay.pipeline.delta_open import Opened
+from omnirelay.pipeline.delta_rows import all_rows, between, open_or_after, together
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -83,8 +86,11 @@ class DeltaTables:
         self.root = root.rstrip("/")
         self._clock = clock or SystemClock()
         self._storage = storage_options
+        self._opened = Opened(storage_options)
+        self._places: dict[str, str] = {}
         self._known: dict[str, Snapshot] = {}
         self._structs: dict[str, StructType] = {}
+        self._types: tuple[tuple[str, ...], frozenset[str]] = (), frozenset()
         for name, value in WRITING.items():
             session.conf.set(name, value)
 
@@ -102,8 +108,13 @@ class DeltaTables:
             return f"{self.root}/{table.layer}/{table.name}"
         if "/" in table:
             return f"{self.root}/{table}"
-        places = [f"{self.root}/{layer}/{table}" for layer in LAYERS]
-        return next((at for at in places if DeltaTable.is_deltatable(at, self._storage)), places[0])
+        if table not in self._places:
+            places = [f"{self.root}/{layer}/{table}" for layer in LAYERS]
+            found = [at for at in places if DeltaTable.is_deltatable(at, self._storage)]
+            if not found:
+                return places[0]
+            self._places[table] = found[0]
+        return self._places[table]
 
     def open(self, table: str | Dataset) -> DeltaTable | None:
         try:
@@ -111,18 +122,22 @@ class DeltaTables:
         except TableNotFoundError:
             return None
 
+    def _seen(self, table: str | Dataset) -> DeltaTable | None:
+        """Like `open`, for reading alone."""
+        return self._opened.table(self.address(table))
+
     def read(self, name: str) -> "DataFrame | None":
-        table = self.open(name)
+        table = self._seen(name)
         return None if table is None else self.frame(table, self.files(table))
 
     def read_open(self, name: str) -> "DataFrame | None":
-        table = self.open(name)
+        table = self._seen(name)
         if table is None:
             return None
         return self.frame(table, [file for file in self.files(table) if file.state == "open"])
 
     def read_events(self, after: Snapshot, upto: Positions) -> "DataFrame":
-        table = self.open(LEASE_EVENTS)
+        table = self._seen(LEASE_EVENTS)
         if table is None:
             raise InvalidOption(f"{self.root} has no table of events yet")
         new = unread(self.files(table), after.inputs.get(EVENTS))
@@ -132,8 +147,23 @@ class DeltaTables:
             return rows
         return between(rows, after.positions, upto)
 
+    def types_of_events(self, after: Snapshot) -> frozenset[str] | None:
+        table = self._seen(LEASE_EVENTS)
+        if table is None:
+            return None
+        new = unread(self.files(table), after.inputs.get(EVENTS)).files
+        rows = sum(limits.ROWS_HERE_MAX if file.rows is None else file.rows + 1 for file in new)
+        if rows > limits.ROWS_HERE_MAX:
+            return None
+        paths = tuple(file.path for file in new)
+        known = self._types
+        if known[0] != paths:
+            known = paths, values_in(self.address(LEASE_EVENTS), paths, "event_type")
+            self._types = known
+        return known[1]
+
     def read_recent(self, name: str, after: Snapshot) -> "DataFrame":
-        table = self.open(name)
+        table = self._seen(name)
         if table is None:
             raise InvalidOption(f"{self.root} has no table {name} yet")
         found = self.files(table)
@@ -170,7 +200,7 @@ class DeltaTables:
             paths = [f"{at}/{file.path}" for file in files if file.state == state]
             part = self.session.read.schema(schema).parquet(*paths)
             parts.append(part if state is None else part.withColumn("state", f.lit(state)))
-        return _together(parts)
+        return together(parts)
 
     # -- where a table is -----------------------------------------------------------------------
 
@@ -178,7 +208,7 @@ class DeltaTables:
         return positions_at(self.address(name), self._storage)
 
     def snapshot(self, dataset: Dataset) -> Snapshot:
-        table = self.open(dataset)
+        table = self._seen(dataset)
         if table is None:
             return Snapshot()
         found = table.transaction_version(SCHEMA) or 1
@@ -187,7 +217,7 @@ class DeltaTables:
         return self._snapshot_of(dataset, table)
 
     def _snapshot_of(self, dataset: Dataset, table: DeltaTable | None = None) -> Snapshot:
-        table = table or self.open(dataset)
+        table = table or self._seen(dataset)
         if table is None:
             return Snapshot()
         known = self._known.get(dataset.name)
@@ -321,11 +351,12 @@ class DeltaTables:
             raise TableMoved(dataset.name, table.version()) from error
 
     def migrate(self, dataset: Dataset, fence: int) -> bool:
-        table = self.open(dataset)
-        found = dataset.version if table is None else table.transaction_version(SCHEMA) or 1
-        if table is None or found == dataset.version:
+        seen = self._seen(dataset)
+        found = dataset.version if seen is None else seen.transaction_version(SCHEMA) or 1
+        if found == dataset.version:
             return False
-        base = self.snapshot(dataset)
+        base, table = self.snapshot(dataset), self.open(dataset)
+        assert table is not None, f"{dataset.name} was there a moment ago"
         if base.fence > fence:
             raise TableFenced(dataset.name, fence, base.fence)
         older = Older(self.frame(table, self.files(table)), self.read, base.positions)
@@ -352,21 +383,3 @@ def _spark_address(uri: str) -> str:
     """delta-rs names a local folder as a URL, with `%20` for a blank; Spark takes it as it is."""
     local = uri.removeprefix("file://")
     return (uri if local == uri else unquote(local)).rstrip("/")
-
-
-def all_rows(dataset: Dataset, change: Change) -> "DataFrame | None":
-    if dataset.kind == "append" and (change.replace is not None or change.rows is not None):
-        raise InvalidOption(f"{dataset.name}: an append table replaces nothing")
-    if dataset.kind != "carry" and change.rows is not None:
-        raise InvalidOption(f"{dataset.name}: `rows` is for carry tables")
-    frames = [frame for frame in (change.append, change.replace, change.rows) if frame is not None]
-    if not frames:
-        return None
-    return _together(frames)
-
-
-def _together(frames: "list[DataFrame]") -> "DataFrame":
-    first, *others = frames
-    for other in others:
-        first = first.unionByName(other)
-    return first

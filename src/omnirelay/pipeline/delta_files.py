@@ -223,6 +223,16 @@ def _stamp(value: datetime) -> str:
     return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
 
 
+def values_in(table: str, paths: Iterable[str], column: str) -> frozenset[str]:
+    """Of a column of texts of which there are few, in files below the table's folder."""
+    system, root = file_system(table)
+    found: set[str] = set()
+    for path in paths:
+        rows = pq.read_table(f"{root}/{path}", columns=[column], filesystem=system)
+        found.update(rows[column].unique().to_pylist())
+    return frozenset(found)
+
+
 def subfolders(root: str, folder: str) -> list[str]:
     system, path = file_system(root)
     found = system.get_file_info(pafs.FileSelector(f"{path}/{folder}", allow_not_found=True))

@@ -1,9 +1,10 @@
-"""Rows between two positions of every shard."""
+"""Rows between two positions of every shard, and all rows of a change."""
 
 from typing import TYPE_CHECKING
 
 from omnirelay.model import limits
-from omnirelay.pipeline.datasets import Positions
+from omnirelay.model.errors import InvalidOption
+from omnirelay.pipeline.datasets import Change, Dataset, Positions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,3 +59,21 @@ def in_words(bounds: dict[str, tuple[int, int]]) -> str:
 def quoted(text: str) -> str:
     """A Spark SQL literal of any text."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def all_rows(dataset: Dataset, change: Change) -> "DataFrame | None":
+    if dataset.kind == "append" and (change.replace is not None or change.rows is not None):
+        raise InvalidOption(f"{dataset.name}: an append table replaces nothing")
+    if dataset.kind != "carry" and change.rows is not None:
+        raise InvalidOption(f"{dataset.name}: `rows` is for carry tables")
+    frames = [frame for frame in (change.append, change.replace, change.rows) if frame is not None]
+    if not frames:
+        return None
+    return together(frames)
+
+
+def together(frames: "list[DataFrame]") -> "DataFrame":
+    first, *others = frames
+    for other in others:
+        first = first.unionByName(other)
+    return first

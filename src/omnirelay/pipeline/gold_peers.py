@@ -12,11 +12,12 @@ counting the step's own beats.
 
 # ruff: noqa: S608 - put together from constants; no value from outside comes into the text
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from omnirelay.pipeline.datasets import EVENTS, Change, Dataset, Expectation, Older, Step
-from omnirelay.pipeline.fresh import fresh_sql, spans
-from omnirelay.pipeline.sql import SPARK, Dialect, names_of, run_sql
+from omnirelay.pipeline.fresh import fresh_sql, made_by
+from omnirelay.pipeline.sql import Dialect, names_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,7 +45,7 @@ refusals AS (
     sum(r.times) AS refused
   FROM (
     SELECT shard, sequence_id, lease_id, principal, CAST(details['times'] AS BIGINT) AS times
-    FROM $new WHERE event_type = 'Refused' AND lease_id IS NOT NULL
+    FROM $refused WHERE event_type = 'Refused' AND lease_id IS NOT NULL
   ) AS r JOIN ${leases} AS l ON l.shard = r.shard AND l.sequence_id = r.sequence_id
     AND l.lease_id = r.lease_id AND l.principal = r.principal
   GROUP BY r.shard, coalesce(l.peer_id, '')
@@ -108,13 +109,9 @@ FROM together"""
 
 
 def advance(step: Step) -> Change:
-    has_old = step.old is not None
-    frames = {"lease_attempts": step.recent("lease_attempts"), "new": step.new}
-    if step.old is not None:
-        every_lease = step.read("lease_attempts")
-        assert every_lease is not None, "the inputs come first"
-        frames |= {"old": step.old, "spans": spans(step), "every_lease": every_lease}
-    return Change(replace=run_sql(step.session, statement(SPARK, has_old=has_old), **frames))
+    recent = partial(step.recent, "lease_attempts")
+    every = partial(step.read, "lease_attempts") if step.may_have("Refused") else recent
+    return Change(replace=made_by(statement, step, lease_attempts=recent, every_lease=every))
 
 
 def _with_refused(older: Older) -> "DataFrame":

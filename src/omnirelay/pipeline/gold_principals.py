@@ -9,9 +9,11 @@ told no; their resource is blank where they named no item that is known here.
 
 # ruff: noqa: S608 - put together from constants; no value from outside comes into the text
 
+from functools import partial
+
 from omnirelay.pipeline.datasets import EVENTS, Change, Dataset, Expectation, Step
-from omnirelay.pipeline.fresh import fresh_sql, spans
-from omnirelay.pipeline.sql import SPARK, Dialect, run_sql
+from omnirelay.pipeline.fresh import fresh_sql, made_by
+from omnirelay.pipeline.sql import Dialect
 
 COLUMNS = (
     "shard string, principal string, resource_type string, resource_id string, action string,"
@@ -30,7 +32,7 @@ def _refused(*, has_old: bool) -> str:
 told AS (
   SELECT shard, sequence, timestamp, principal, sequence_id,
     CAST(details['times'] AS BIGINT) AS times
-  FROM $new WHERE event_type = 'Refused'
+  FROM $refused WHERE event_type = 'Refused'
 ),
 about AS (
   SELECT /*+ BROADCAST(r) */ r.shard, r.sequence,
@@ -57,7 +59,7 @@ def statement(sql: Dialect, *, has_old: bool) -> str:
     return f"""
 WITH {fresh_sql("lease_attempts", has_old=has_old)},{_refused(has_old=has_old)},
 moves AS (
-  SELECT shard, sequence, timestamp, principal, event_type, {sql.each("items")} AS item FROM $new
+  SELECT shard, sequence, timestamp, principal, event_type, {sql.each("items")} AS item FROM $moved
   WHERE event_type IN ('DrainSnapshot', 'RestoreSnapshot', 'Redriven', 'Purged')
 ),
 touches AS (
@@ -94,14 +96,10 @@ FROM parts GROUP BY {_KEY}"""
 
 
 def advance(step: Step) -> Change:
-    has_old = step.old is not None
-    names = ("lease_attempts", "items")
-    frames = {name: step.recent(name) for name in names} | {"new": step.new}
-    if step.old is not None:
-        every_item = step.read("items")
-        assert every_item is not None, "the inputs come first"
-        frames |= {"old": step.old, "spans": spans(step), "every_item": every_item}
-    return Change(replace=run_sql(step.session, statement(SPARK, has_old=has_old), **frames))
+    leases, items = partial(step.recent, "lease_attempts"), partial(step.recent, "items")
+    every = partial(step.read, "items") if step.may_have("Refused") else items
+    rows = made_by(statement, step, lease_attempts=leases, items=items, every_item=every)
+    return Change(replace=rows)
 
 
 PRINCIPAL_ACTIVITY = Dataset(

@@ -6,9 +6,11 @@ try, `oldest_waiting_at` since when its longest waiting item could be granted; n
 
 # ruff: noqa: S608 - put together from constants; no value from outside comes into the text
 
+from functools import partial
+
 from omnirelay.pipeline.datasets import EVENTS, Change, Dataset, Expectation, Step
-from omnirelay.pipeline.fresh import fresh_sql, spans
-from omnirelay.pipeline.sql import SPARK, Dialect, rows_like, run_sql
+from omnirelay.pipeline.fresh import fresh_sql, made_by
+from omnirelay.pipeline.sql import Dialect, rows_like
 
 _FIGURES = {
     "items": "bigint",
@@ -33,7 +35,7 @@ def statement(sql: Dialect, *, has_old: bool) -> str:
     keys = {name: name for name in _KEYS}
     moved = (
         f"(SELECT shard, item.resource_type AS resource_type, item.resource_id AS resource_id FROM"
-        f" (SELECT shard, {sql.each('items')} AS item FROM $new"
+        f" (SELECT shard, {sql.each('items')} AS item FROM $moved"
         " WHERE event_type = 'RestoreSnapshot') AS moves) AS came"
     )
     one = "CAST(1 AS BIGINT)"
@@ -68,11 +70,8 @@ FROM parts GROUP BY {_KEY}"""
 
 
 def advance(step: Step) -> Change:
-    has_old = step.old is not None
-    frames = {"new": step.new, "lease_attempts": step.recent("lease_attempts")}
-    if step.old is not None:
-        frames |= {"old": step.old, "spans": spans(step)}
-    return Change(replace=run_sql(step.session, statement(SPARK, has_old=has_old), **frames))
+    leases = partial(step.recent, "lease_attempts")
+    return Change(replace=made_by(statement, step, lease_attempts=leases))
 
 
 HOT_RESOURCES = Dataset(

@@ -17,10 +17,12 @@ keeps its waits and holds, from which the next step goes on; what is closed stay
 
 # ruff: noqa: S608 - put together from constants; no value from outside comes into the text
 
+from functools import partial
+
 from omnirelay.pipeline.datasets import EVENTS, Change, Dataset, Expectation, Step
-from omnirelay.pipeline.fresh import fresh_sql, spans
+from omnirelay.pipeline.fresh import fresh_sql, made_by
 from omnirelay.pipeline.gold_windows_older import with_lag, with_open_minutes
-from omnirelay.pipeline.sql import SPARK, Dialect, names_of, run_sql
+from omnirelay.pipeline.sql import Dialect, names_of
 
 COLUMNS = (
     "shard string, resource_type string, window_start timestamp, window_end timestamp,"
@@ -168,14 +170,8 @@ def _result() -> str:
 
 
 def advance(step: Step) -> Change:
-    pauses = step.read("backpressure")
-    assert pauses is not None, "the inputs come first"
-    has_old = step.old is not None
-    frames = {"lease_attempts": step.recent("lease_attempts"), "backpressure": pauses}
-    frames |= {"new": step.new}
-    if step.old is not None:
-        frames |= {"old": step.old, "spans": spans(step)}
-    return Change(rows=run_sql(step.session, statement(SPARK, has_old=has_old), **frames))
+    leases, pauses = partial(step.recent, "lease_attempts"), partial(step.read, "backpressure")
+    return Change(rows=made_by(statement, step, lease_attempts=leases, backpressure=pauses))
 
 
 SLO_BY_WINDOW = Dataset(

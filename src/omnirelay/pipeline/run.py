@@ -193,6 +193,7 @@ class Pipeline:
             recent=lambda name: self.tables.read_recent(name, base),
             moves=moving(base.positions, target),
             is_first=not base.positions,
+            types=self.tables.types_of_events(base),
         )
         assert dataset.advance is not None, f"{dataset.name} is not made by steps"
         change = dataset.advance(step)

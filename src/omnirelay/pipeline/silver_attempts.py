@@ -113,7 +113,7 @@ def _moved(sql: Dialect) -> str:
     }
     source = (
         "(SELECT shard, sequence, timestamp, epoch, principal, event_type, "
-        f"{sql.each('items')} AS item FROM $new WHERE event_type IN ({_MOVES})) AS moves"
+        f"{sql.each('items')} AS item FROM $moved WHERE event_type IN ({_MOVES})) AS moves"
     )
     after = {n: n for n in ("timestamp", "sequence", "epoch", "principal")}
     after |= {"kind": "event_type", "fence": "item.last_fence"}
@@ -148,7 +148,7 @@ def statement(sql: Dialect, *, has_old: bool) -> str:
     return f"""
 WITH touches AS ({" UNION ALL ".join(parts)}),
 starts AS (
-  SELECT shard, epoch, max(timestamp) AS started_at FROM $new
+  SELECT shard, epoch, max(timestamp) AS started_at FROM $started
   WHERE event_type = 'EpochStarted' GROUP BY shard, epoch
 ),
 newest AS (SELECT shard, max(started_at) AS started_at FROM starts GROUP BY shard),

@@ -26,31 +26,36 @@ _SHARD_ORDER = "PARTITION BY shard ORDER BY sequence"
 def statement(sql: Dialect, *, has_old: bool) -> str:
     rules, pressed, marks, seen = "", "", "", ""
     if has_old:
-        pressed = "UNION SELECT shard FROM $old WHERE from_at IS NOT NULL"
+        pressed = "UNION ALL SELECT shard FROM $old WHERE from_at IS NOT NULL"
         rules = "UNION ALL SELECT shard, epoch, pending_high, pending_low FROM $old"
         marks = """UNION ALL SELECT shard, coalesce(from_sequence, 0), from_at, epoch, pending_high,
     pending_low, CASE WHEN from_at IS NULL THEN 0 ELSE 1 END FROM $old"""
-        seen = "UNION ALL SELECT shard, until_sequence, until_at, epoch FROM $old"
+        seen = "UNION ALL SELECT shard, epoch, until_sequence, until_at FROM $old"
     high = f"coalesce({sql.whole_number('rules', 'pendingHigh')}, 0)"
     low = f"coalesce({sql.whole_number('rules', 'pendingLow')}, 0)"
     block = f"PARTITION BY shard, CAST(floor(sequence / {_BLOCK}) AS BIGINT) ORDER BY sequence"
     return f"""
 WITH rules AS (
-  SELECT shard, epoch, {high} AS pending_high, {low} AS pending_low FROM $new
+  SELECT shard, epoch, {high} AS pending_high, {low} AS pending_low FROM $started
   WHERE event_type = 'EpochStarted'
   {rules}
 ),
+tops AS (
+  SELECT shard, epoch, max(pending) AS pending_most, max(sequence) AS until_sequence,
+    max(timestamp) AS until_at
+  FROM $new GROUP BY shard, epoch
+),
 pressed AS (
-  SELECT /*+ BROADCAST(r) */ DISTINCT e.shard
-  FROM $new AS e JOIN rules AS r ON r.shard = e.shard AND r.epoch = e.epoch
-  WHERE r.pending_high > 0 AND e.pending >= r.pending_high
+  SELECT /*+ BROADCAST(r) */ t.shard
+  FROM tops AS t JOIN rules AS r ON r.shard = t.shard AND r.epoch = t.epoch
+  WHERE r.pending_high > 0 AND t.pending_most >= r.pending_high
   {pressed}
 ),
 marked AS (
   SELECT /*+ BROADCAST(r), BROADCAST(pressed) */
     e.shard, e.sequence, e.timestamp AS marked_at, e.epoch, r.pending_high, r.pending_low,
     CASE WHEN r.pending_high > 0 AND e.pending >= r.pending_high THEN 1 ELSE 0 END AS mark
-  FROM $new AS e JOIN pressed ON pressed.shard = e.shard
+  FROM $new AS e SEMI JOIN pressed ON pressed.shard = e.shard
   JOIN rules AS r ON r.shard = e.shard AND r.epoch = e.epoch
   WHERE r.pending_high > 0 AND (e.pending >= r.pending_high OR e.pending <= r.pending_low)
     OR r.pending_high = 0 AND e.event_type = 'EpochStarted'
@@ -81,13 +86,9 @@ pauses AS (
   FROM turns
 ),
 seen AS (
-  SELECT shard, max(until_sequence) AS until_sequence, max(until_at) AS until_at,
-    max(epoch) AS epoch
-  FROM (
-    SELECT shard, max(sequence) AS until_sequence, max(timestamp) AS until_at, max(epoch) AS epoch
-    FROM $new GROUP BY shard
-    {seen}
-  ) AS parts GROUP BY shard
+  SELECT shard, max(epoch) AS epoch, max(until_sequence) AS until_sequence,
+    max(until_at) AS until_at
+  FROM (SELECT shard, epoch, until_sequence, until_at FROM tops {seen}) AS parts GROUP BY shard
 )
 SELECT shard, epoch, pending_high, pending_low, from_sequence, from_at, until_sequence, until_at,
   'closed' AS state

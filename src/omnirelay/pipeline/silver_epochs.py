@@ -28,7 +28,7 @@ WITH spans AS (
     max(sequence) AS until_sequence, max(timestamp) AS until_at, count(*) AS events
   FROM $new GROUP BY shard, epoch, node
 ),
-starts AS (SELECT shard, epoch, node, origin FROM $new WHERE event_type = 'EpochStarted'),
+starts AS (SELECT shard, epoch, node, origin FROM $started WHERE event_type = 'EpochStarted'),
 parts AS (
   SELECT spans.shard, spans.epoch, spans.node, starts.origin, spans.from_sequence, spans.from_at,
     spans.until_sequence, spans.until_at, spans.events

@@ -87,7 +87,7 @@ def _moved(sql: Dialect) -> str:
     arrival |= {"enqueued_sequence": "sequence", "enqueued_by": "principal"}
     source = (
         "(SELECT shard, sequence, timestamp, principal, event_type, "
-        f"{sql.each('items')} AS item FROM $new WHERE event_type IN ({_MOVES})) AS moves"
+        f"{sql.each('items')} AS item FROM $moved WHERE event_type IN ({_MOVES})) AS moves"
     )
     error = (came, {n: f"item.{n}" for n in _ERROR})
     return _touch(sql, own, source, arrival=(came, arrival | {"arrived": "'restore'"}), error=error)

@@ -13,10 +13,12 @@ again, and nothing leads to itself.
 
 # ruff: noqa: S608 - put together from constants; no value from outside comes into the text
 
+from functools import partial
+
 from omnirelay.pipeline.datasets import EVENTS, Change, Dataset, Expectation, Step
-from omnirelay.pipeline.fresh import carried, fresh_sql, spans
+from omnirelay.pipeline.fresh import carried, fresh_sql, made_by
 from omnirelay.pipeline.lineage_ids import run_id_sql
-from omnirelay.pipeline.sql import ITEM_ORDER, SPARK, Dialect, run_sql
+from omnirelay.pipeline.sql import ITEM_ORDER, Dialect
 
 NAMES_COLUMNS = (
     "shard string, sequence_id bigint, named_sequence bigint, resource string, inputs string,"
@@ -60,7 +62,7 @@ WITH told AS (
     concat(item.resource_type, ':', item.resource_id), {_INPUTS.format("item.")},
     {_OUTPUTS.format("item.")}
   FROM (
-    SELECT shard, sequence, timestamp, event_type, {sql.each("items")} AS item FROM $new
+    SELECT shard, sequence, timestamp, event_type, {sql.each("items")} AS item FROM $moved
     WHERE event_type IN ('DrainSnapshot', 'RestoreSnapshot', 'Purged')
   ) AS moves
 ),
@@ -89,11 +91,17 @@ def edges_statement(sql: Dialect, *, has_old: bool) -> str:
     told = ("sequence", "sequence_id", "attempt", "fence", "principal", "ended_at")
     of_run = ", ".join(f"run.{name} AS {name}" for name in told)
     by_name = "PARTITION BY shard, name ORDER BY sequence"
-    # Of all that was ever made, only what this step's runs read.
-    wanted = (
-        "WHERE (shard, trim(name)) IN (SELECT shard, trim(source) FROM sources)" if has_old else ""
-    )
-    named = "recent_names" if has_old else "lineage_names"
+    named, read, wanted = "lineage_names", "", ""
+    if has_old:
+        # Of all that was ever made, only what may have been read in this step.
+        named = "recent_names"
+        read = f"""
+read AS (
+  SELECT DISTINCT shard, trim(name) AS name FROM (
+    SELECT shard, {listed("coalesce(inputs, resource)")} AS name FROM $recent_names
+  ) AS names
+),"""
+        wanted = "WHERE (shard, trim(name)) IN (SELECT shard, name FROM read)"
     return f"""
 WITH {fresh_sql("lease_attempts", has_old=has_old)},
 runs AS (
@@ -105,7 +113,7 @@ runs AS (
 ),
 sources AS (
   SELECT *, {listed("coalesce(inputs, resource)")} AS source FROM runs
-),
+),{read}
 makers AS (
   SELECT * FROM (
     SELECT shard, {listed("outputs")} AS name, ended_sequence AS sequence, resource AS maker
@@ -138,13 +146,14 @@ GROUP BY shard, sequence, sequence_id, attempt, fence, source, target, principal
 
 
 def advance_edges(step: Step) -> Change:
-    names = step.read("lineage_names")
-    assert names is not None, "lineage_names is an input and comes first"
-    has_old = not step.is_first
-    frames = {"lease_attempts": step.recent("lease_attempts"), "lineage_names": names}
-    if has_old:
-        frames |= {"recent_names": step.recent("lineage_names"), "spans": spans(step)}
-    return Change(append=run_sql(step.session, edges_statement(SPARK, has_old=has_old), **frames))
+    rows = made_by(
+        edges_statement,
+        step,
+        lease_attempts=partial(step.recent, "lease_attempts"),
+        lineage_names=partial(step.read, "lineage_names"),
+        recent_names=partial(step.recent, "lineage_names"),
+    )
+    return Change(append=rows)
 
 
 LINEAGE_NAMES = Dataset(

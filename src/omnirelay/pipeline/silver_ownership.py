@@ -7,9 +7,11 @@ table says so. An open row has no end yet.
 
 # ruff: noqa: S608 - put together from constants; no value from outside comes into the text
 
+from functools import partial
+
 from omnirelay.pipeline.datasets import Change, Dataset, Expectation, Step
-from omnirelay.pipeline.fresh import fresh_sql, spans
-from omnirelay.pipeline.sql import SPARK, Dialect, run_sql
+from omnirelay.pipeline.fresh import fresh_sql, made_by
+from omnirelay.pipeline.sql import Dialect
 
 COLUMNS = (
     "shard string, resource_type string, resource_id string, fence bigint, peer_id string,"
@@ -29,11 +31,8 @@ WHERE fence IS NOT NULL"""
 
 
 def advance(step: Step) -> Change:
-    has_old = step.old is not None
-    text = statement(SPARK, has_old=has_old)
-    frames = {"lease_attempts": step.recent("lease_attempts")}
-    frames |= {"spans": spans(step)} if has_old else {}
-    return Change(rows=run_sql(step.session, text, **frames))
+    leases = partial(step.recent, "lease_attempts")
+    return Change(rows=made_by(statement, step, lease_attempts=leases))
 
 
 RESOURCE_OWNERSHIP = Dataset(

@@ -1,7 +1,7 @@
 """Every silver and gold table as one SELECT over the event table, in the order they can be made.
 
 What a first step runs, for whoever wants to run it elsewhere: `make bench` gives these very texts
-to DuckDB. Frames are named as the tables are; `$new` is the event table.
+to DuckDB. Frames are named as the tables are; `$new` and its kin are the event table.
 """
 
 from collections.abc import Callable
@@ -19,6 +19,7 @@ from omnirelay.pipeline import (
     silver_ownership,
 )
 from omnirelay.pipeline.datasets import EVENTS
+from omnirelay.pipeline.fresh import RARE
 from omnirelay.pipeline.sql import Dialect, named_sql
 
 TEXTS: dict[str, Callable[..., str]] = {
@@ -38,5 +39,5 @@ TEXTS: dict[str, Callable[..., str]] = {
 
 
 def full_texts(sql: Dialect) -> dict[str, str]:
-    tables = {name: name for name in (*TEXTS, EVENTS)} | {"new": EVENTS}
+    tables = {name: name for name in TEXTS} | dict.fromkeys(("new", *RARE), EVENTS)
     return {name: named_sql(text(sql, has_old=False), **tables) for name, text in TEXTS.items()}
