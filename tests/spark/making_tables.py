@@ -28,6 +28,7 @@ class TablesInFiles:
         self.folder = folder
         self.steps = 0
         self.tables: dict[str, DataFrame] = {}
+        self.types: frozenset[str] | None = None
 
     def advance(self, envelopes: Iterable[Envelope]) -> None:
         from pyspark.sql import functions as f
@@ -37,6 +38,9 @@ class TablesInFiles:
         new = self._written(f"new-{self.steps}", events_frame(self.spark, envelopes), EVENT_DDL)
         ends = new.groupBy("shard").agg(f.min("sequence") - 1, f.max("sequence")).collect()
         moves = {row[0]: (row[1], row[2]) for row in ends}
+        # A step that was told which types there are must make the same of them as one that was not.
+        told = new.select("event_type").distinct().collect() if self.steps % 2 == 0 else None
+        self.types = None if told is None else frozenset(row[0] for row in told)
         self.tables[EVENTS] = new if before is None else before.unionByName(new)
         for dataset in all_datasets():
             self._step(dataset, new, moves)
@@ -56,6 +60,7 @@ class TablesInFiles:
                 recent=self.tables.__getitem__,
                 moves=moves,
                 is_first=table is None,
+                types=self.types,
             )
         )
         if dataset.kind == "carry":

@@ -12,6 +12,7 @@ import polars
 import pytest
 from deltalake import DeltaTable
 
+from omnirelay.model import limits
 from omnirelay.model.errors import InvalidOption
 from omnirelay.model.ports import set_failpoint
 from omnirelay.pipeline.datasets import (
@@ -22,6 +23,7 @@ from omnirelay.pipeline.datasets import (
     Dataset,
     ExpectationFailed,
     Snapshot,
+    Step,
     TableFenced,
     TableMoved,
     TableTooNew,
@@ -235,6 +237,46 @@ def test_new_events_are_read_from_new_files_and_between_positions(
     tail = tables.read_events(Snapshot(0, {"a": 3}, inputs={EVENTS: version - 1}), {"a": 6})
     assert len(tail.inputFiles()) < len(everything.inputFiles())
     assert sorted(row.sequence for row in tail.collect()) == [4, 5, 6]
+
+
+@pytest.mark.timeout(60)
+def test_which_types_the_new_events_have_is_known_unless_they_are_many(
+    spark: "SparkSession", tables: DeltaTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert tables.types_of_events(Snapshot()) is None, "there is no table yet"
+    rows = life("a", items=4)
+    versions = []
+    for part, last in ((rows[:1], 1), (rows[1:], 6)):
+        base = tables.snapshot(LEASE_EVENTS)
+        tables.commit(LEASE_EVENTS, Change(append=frame(spark, part)), Commit(base, {"a": last}))
+        versions.append(tables.snapshot(LEASE_EVENTS).version)
+    assert tables.types_of_events(Snapshot()) == {"Enqueue", "Completed"}
+    after = Snapshot(0, {"a": 1}, inputs={EVENTS: versions[0]})
+    told = {row.event_type for row in tables.read_events(after, {"a": 6}).collect()}
+    assert tables.types_of_events(after) == told
+    level = Snapshot(0, {"a": 6}, inputs={EVENTS: versions[1]})
+    assert tables.types_of_events(level) == frozenset()
+    monkeypatch.setattr(limits, "ROWS_HERE_MAX", 3)
+    assert tables.types_of_events(Snapshot()) is None
+
+
+@pytest.mark.timeout(60)
+def test_a_step_without_events_of_a_type_has_none_to_plan_for(spark: "SparkSession") -> None:
+    new = frame(spark, life("a", items=2))
+    step = Step(
+        session=spark,
+        new=new,
+        old=None,
+        read=lambda _: None,
+        recent=lambda _: new,
+        moves={"a": (0, 4)},
+        is_first=True,
+        types=frozenset({"Enqueue", "Completed"}),
+    )
+    assert step.some("Refused", "Enqueue").count() == new.count()
+    assert step.some("Refused").count() == 0
+    assert step.some("Refused").columns == new.columns
+    assert replace(step, types=None).some("Refused").count() == new.count()
 
 
 ENDED = Dataset(

@@ -8,6 +8,7 @@ step began from, whatever others have seen since.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
@@ -20,11 +21,18 @@ _TRUSTED_S = 60.0
 """A log forgets commits that are days old, and then the next one's name proves nothing."""
 
 
+class _Mark(NamedTuple):
+    """A commit's file: another table may come to lie where the known one was."""
+
+    size: int | None
+    written_ns: int | None
+
+
 @dataclass(frozen=True)
 class _Seen:
     table: DeltaTable
-    mark: pafs.FileInfo
-    """Of the newest commit: another table may come to lie where this one was."""
+    mark: _Mark | None
+    """Of its newest commit."""
     at: float
 
 
@@ -49,12 +57,17 @@ class Opened:
 
 def _is_newest(address: str, seen: _Seen) -> bool:
     mark, following = _commits(address, seen.table.version())
-    return bool(mark.is_file and mark == seen.mark and not following.is_file)
+    return mark is not None and mark == seen.mark and following is None
 
 
-def _commits(address: str, version: int) -> tuple[pafs.FileInfo, pafs.FileInfo]:
+def _commits(address: str, version: int) -> tuple[_Mark | None, _Mark | None]:
     """That commit in the table's log, and the one after it."""
     system, root = file_system(address)
     paths = [f"{root}/_delta_log/{number:020d}.json" for number in (version, version + 1)]
-    mark, following = system.get_file_info(paths)
-    return mark, following
+    this, following = map(_mark, system.get_file_info(paths))
+    return this, following
+
+
+def _mark(found: pafs.FileInfo) -> _Mark | None:
+    # A FileInfo equals no other, not even that of the same file a moment later.
+    return _Mark(found.size, found.mtime_ns) if found.is_file else None
