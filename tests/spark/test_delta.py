@@ -250,10 +250,10 @@ def test_which_types_the_new_events_have_is_known_unless_they_are_many(
         base = tables.snapshot(LEASE_EVENTS)
         tables.commit(LEASE_EVENTS, Change(append=frame(spark, part)), Commit(base, {"a": last}))
         versions.append(tables.snapshot(LEASE_EVENTS).version)
-    assert tables.types_of_events(Snapshot()) == {"Enqueue", "Completed"}
+    assert tables.types_of_events(Snapshot()) == frozenset({"Enqueue", "Completed"})
     after = Snapshot(0, {"a": 1}, inputs={EVENTS: versions[0]})
-    told = {row.event_type for row in tables.read_events(after, {"a": 6}).collect()}
-    assert tables.types_of_events(after) == told
+    rows_after = tables.read_events(after, {"a": 6}).collect()
+    assert tables.types_of_events(after) == frozenset(row.event_type for row in rows_after)
     level = Snapshot(0, {"a": 6}, inputs={EVENTS: versions[1]})
     assert tables.types_of_events(level) == frozenset()
     monkeypatch.setattr(limits, "ROWS_HERE_MAX", 3)
