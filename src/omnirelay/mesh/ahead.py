@@ -46,7 +46,7 @@ async def _commit_and_play(
     appending = asyncio.ensure_future(term.append(turn))
     found: Turn | OmniRelayError | None = None
     try:
-        found = await _played_before(appending, play, may_play)
+        found = await _played_before(term, appending, play, may_play)
         await appending
     except OmniRelayError as error:
         refuse_turn(turn, append_refusal(error))
@@ -62,7 +62,7 @@ async def _commit_and_play(
 
 
 async def _played_before(
-    appending: "asyncio.Future[None]", play: Play, may_play: Callable[[], bool]
+    term: Term, appending: "asyncio.Future[None]", play: Play, may_play: Callable[[], bool]
 ) -> Turn | OmniRelayError | None:
     """None: the append was done before there was anything worth it."""
     moment_s = MOMENT_S
@@ -72,9 +72,11 @@ async def _played_before(
         if appending.done() or not may_play():
             continue
         try:
-            return play()
+            turn = play()
         except OmniRelayError as bug:
             return bug  # what was before it stands all the same
+        term.seal(turn)
+        return turn
     return None
 
 

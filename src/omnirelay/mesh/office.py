@@ -141,7 +141,7 @@ class Office:
         self._has_served = True
         held, self._held = self._held, 0
         try:
-            await writer.append(turn.records, (turn.pending, turn.active), turn.now)
+            await writer.append(turn.sealed_by(writer))
         except (Fenced, SequenceTaken):
             self._held = held  # an answer; what took the place may be our own and late
             raise

@@ -70,8 +70,13 @@ class Term:
         """Nobody hears of it here, whether or not it succeeds."""
         if turn.records:
             failpoint("shard.before_append")
-            await self._writer.append(turn.records, (turn.pending, turn.active), turn.now)
+            await self._writer.append(turn.sealed_by(self._writer))
             failpoint("shard.after_append")
+
+    def seal(self, turn: Turn) -> None:
+        """Make its envelope while the one before is on its way, instead of between the two."""
+        if turn.records:
+            turn.sealed_by(self._writer)
 
     def settle(self, turn: Turn, *, is_level: bool = True) -> None:
         """It is durable. `is_level`: nothing was decided after it, so the state is the journal's,

@@ -31,6 +31,8 @@ from omnirelay.model.items import Payload, Token, wire_size
 from omnirelay.model.ports import Ids
 
 if TYPE_CHECKING:
+    from omnirelay.journal.format import Sealed
+    from omnirelay.journal.writer import Writer
     from omnirelay.lease.records import Item, Record
 
 
@@ -53,6 +55,7 @@ class Turn:
         self.parted: list[Call] = []
         """Calls of which this turn decided some commands and the rest waits."""
         self.in_hand: Call | LeaseCall | None = None
+        self._sealed: Sealed | None = None
         self.ids = ids
         self._refusals = refusals
         self._bytes = 0
@@ -90,6 +93,12 @@ class Turn:
     def evolve_decided(self) -> None:
         for record in self.records:
             evolve(self.state, record, self.now)
+
+    def sealed_by(self, writer: "Writer") -> "Sealed":
+        """The envelope of its records, made once. None may be added afterwards."""
+        if self._sealed is None:
+            self._sealed = writer.seal(self.records, (self.pending, self.active), self.now)
+        return self._sealed
 
     def concerned(self, calls: Sequence[Call | LeaseCall]) -> list[Call | LeaseCall]:
         """Every call this turn has touched, `calls` and those that had waited, each as it was

