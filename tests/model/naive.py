@@ -6,6 +6,7 @@ told to it; the rest it knows.
 """
 
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 Token = tuple[int, str, int]
 """(item, lease id, fence)"""
@@ -207,8 +208,14 @@ class NaiveQueue:
                 mine[0].append(thing.id)
             else:
                 self.leases.append((now, hold.request, [thing.id]))
-                self.leases = self.leases[-self.settings.entries :]
+            while len(self.leases) > 1 and self.spans() > self.settings.entries:
+                del self.leases[0]
         self.watch()
+
+    def spans(self) -> int:
+        """Items that follow one another were given to a request at once, more or less."""
+        given = [ids for _, _, ids in self.leases]
+        return sum(id != before + 1 for ids in given for before, id in pairwise([-1, *ids]))
 
     def find(self, token: Token, by: str, now: int) -> Hold | str:
         """The hold a token proves, or the refusal it gets."""

@@ -35,7 +35,7 @@ SETTINGS = settings(
 
 queues = st.sampled_from("AAAAB")
 workers = st.sampled_from(["w1", "w2"])
-requests = st.sampled_from([None, None, None, "r1", "r2", "r3"])
+requests = st.sampled_from([None, None, None, "r1", "r2", "c.1", "c.2", "c.3"])
 thieves = st.sampled_from([None, None, None, "eve"])
 picks = st.integers(0, 11)
 """Which token: the lower half names one that is held now, the upper half any that ever was."""

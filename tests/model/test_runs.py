@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import count
 
 import pytest
+from msgspec import structs
 
 from omnirelay.lease import runs
 from omnirelay.lease.commands import (
@@ -51,7 +52,17 @@ class _Script:
         self.tokens: list[Token] = []
 
     def enqueues(self) -> list[Command]:
-        return [self._enqueue() for _ in range(self.dice.randint(1, 12))]
+        found = [self._enqueue() for _ in range(self.dice.randint(1, 12))]
+        if self.dice.random() < 0.4:
+            # As clients number them: mostly all new, now and then some of them again.
+            first = self.dice.randint(0, 40)
+            found = [
+                structs.replace(
+                    one, payload=structs.replace(one.payload, request_id=f"n.{first + index}")
+                )
+                for index, one in enumerate(found)
+            ]
+        return list(found)
 
     def _enqueue(self) -> Enqueue:
         dice = self.dice
@@ -61,7 +72,9 @@ class _Script:
             partition_key=dice.choice((None, "p", "q")),
             body=b"x" * dice.randint(0, 9),
             attributes={"k": "v"} if dice.random() < 0.1 else None,
-            request_id=dice.choice((None, None, f"id{dice.randint(0, 12)}")),
+            request_id=dice.choice(
+                (None, None, f"id{dice.randint(0, 12)}", f"c.{dice.randint(0, 12)}")
+            ),
         )
         return Enqueue(
             payload=payload,

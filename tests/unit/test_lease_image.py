@@ -9,7 +9,7 @@ from omnirelay.lease import answers, commands, image
 from omnirelay.lease.decide import requeue_delay
 from omnirelay.lease.deciding_moves import from_item, to_item
 from omnirelay.lease.options import QueueOptions, SerializeBy
-from omnirelay.lease.records import Item
+from omnirelay.lease.records import FORMAT, RUNS_FORMAT, Item
 from omnirelay.lease.state import Held
 from omnirelay.model.items import Payload, PendingItem
 from omnirelay.testing import strategies
@@ -23,12 +23,14 @@ files = st.lists(
 )
 
 
-def full_queue(items: list[PendingItem], options: QueueOptions) -> FoldedQueue:
+def full_queue(
+    items: list[PendingItem], options: QueueOptions, *, format_: int = FORMAT
+) -> FoldedQueue:
     """Something of everything: adopted, held, failed, done, dead, drained, remembered."""
-    queue = FoldedQueue("A", options)
+    queue = FoldedQueue("A", options, format_=format_)
     queue.submit(commands.Restore(items=tuple(items)), 1)
     for number in range(6):
-        payload = Payload("table", f"t{number}", request_id=f"r{number}")
+        payload = Payload("table", f"t{number}", request_id=f"r.{number}")
         queue.submit(commands.Enqueue(payload=payload, delay_ms=500 * (number % 2)), 2)
     for number in range(5):
         grant = commands.Grant(lease_id=numbered_lease_id(number), request_id=f"q{number}")
@@ -47,11 +49,11 @@ def full_queue(items: list[PendingItem], options: QueueOptions) -> FoldedQueue:
 
 
 @settings(max_examples=30)  # a file is much to draw
-@given(files, st.sampled_from(SerializeBy), st.integers(1, 9))
+@given(files, st.sampled_from(SerializeBy), st.integers(1, 9), st.integers(1, FORMAT))
 def test_a_snapshot_gives_the_state_back(
-    items: list[PendingItem], serialize_by: SerializeBy, part_items: int
+    items: list[PendingItem], serialize_by: SerializeBy, part_items: int, format_: int
 ) -> None:
-    queue = full_queue(items, QueueOptions(serialize_by=serialize_by))
+    queue = full_queue(items, QueueOptions(serialize_by=serialize_by), format_=format_)
     queue.through_snapshot(part_items)
     queue.refold()
 
@@ -67,12 +69,20 @@ def test_a_snapshot_is_of_the_moment_its_first_part_was_taken() -> None:
     assert every_fact(image.thaw([first, *parts])) == before
 
 
-def test_no_part_holds_more_than_it_may() -> None:
-    queue = full_queue([], QueueOptions())
+@pytest.mark.parametrize("format_", range(1, FORMAT + 1))
+def test_no_part_holds_more_than_it_may(format_: int) -> None:
+    queue = full_queue([], QueueOptions(), format_=format_)
+    for number in range(100, 140):
+        queue.state.finished.put(number, numbered_lease_id(number), number // 30, 1000)
     for part in image.freeze(queue.state, 2):
         assert max(len(part.pending), len(part.active), len(part.dead)) <= 2
-        memories = max(len(part.requests), len(part.lease_requests), len(part.finished))
-        assert memories <= 2 * image.MEMORIES_PER_ITEM
+        blocks = [len(block.sequence_ids) for block in part.finished_blocks]
+        runs, spans = len(part.request_runs), len(part.lease_spans)
+        memories = (len(part.requests), len(part.lease_requests), len(part.finished))
+        assert max(*memories, runs, spans, sum(blocks)) <= 2 * image.MEMORIES_PER_ITEM
+        assert any(memories) <= (format_ < RUNS_FORMAT)
+        assert any((runs, spans, *blocks)) <= (format_ >= RUNS_FORMAT)
+    queue.through_snapshot(2)
 
 
 @settings(max_examples=30)

@@ -2,7 +2,7 @@
 
 One pair of fixtures for each version of the format, written once and never again: an envelope with
 every kind of record, and a journal of three envelopes with a snapshot after the second. Of each
-later record format (docs/adr/0014) an envelope with what it added.
+later record format (docs/adr/0014) an envelope, or the parts of a snapshot, with what it added.
 """
 
 import json
@@ -10,11 +10,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from omnirelay.journal.events import events_of
 from omnirelay.journal.format import Envelope, unseal
-from omnirelay.lease.image import facts
+from omnirelay.lease.image import Part, facts, freeze, thaw
 from omnirelay.lease.invariants import violations
 from omnirelay.lease.options import SerializeBy
 from omnirelay.lease.records import Enqueued, Followed, Record, Refused
@@ -67,6 +68,23 @@ def test_the_second_format_s_records_mean_what_they_did() -> None:
         Refused("enqueue", "error.resourcelease.capacity", 1, peer_id="producer-1"),
         Followed("lakehouse", 5, 2, 1_500),
     ]
+
+
+def test_the_third_format_s_snapshots_mean_what_they_did() -> None:
+    stored = (FIXTURES / "snapshot-format3.json").read_bytes().strip()
+    parts = msgspec.json.decode(stored, type=list[Part])
+    state = thaw(parts)
+    assert (state.sequence, state.last_id, state.rules.format) == (40, 14, 3)
+    assert state.requests.items() == [
+        (START, "request-a", 1),
+        *((START + 1, f"client-1.{5 + index}", 2 + index) for index in range(3)),
+        (START + 9, "client-1.9", 14),
+    ]
+    assert state.lease_requests.items() == [(START + 2, "lease-1", [1, 2, 3, 7])]
+    assert state.finished.items() == [(START + 3, number, lease_id(number)) for number in (1, 3, 2)]
+    assert [msgspec.json.encode(part) for part in freeze(state, 100)] == [
+        msgspec.json.encode(part) for part in parts
+    ], "and are still written so"
 
 
 def test_the_first_version_s_records_mean_what_they_did() -> None:

@@ -87,15 +87,24 @@ def remember_request(state: QueueState, request_id: str, sequence_id: int) -> No
     state.requests.put(request_id, sequence_id, state.at, rules.dedupe_entries)
 
 
-def remember_lease(state: QueueState, request_id: str, sequence_id: int) -> None:
+def remember_requests(state: QueueState, request_ids: list[str | None], first_id: int) -> None:
+    """`remember_request` for each that is one, of items that count up from `first_id`."""
+    keys = [key for key in request_ids if key is not None]
+    if len(keys) < len(request_ids):
+        for sequence_id, request_id in enumerate(request_ids, first_id):
+            if request_id is not None:
+                remember_request(state, request_id, sequence_id)
+    elif keys:
+        rules = state.rules
+        state.requests.forget_before(state.at - rules.dedupe_window_ms)
+        state.requests.put_all(keys, first_id, state.at, rules.dedupe_entries)
+
+
+def remember_lease(state: QueueState, request_id: str, *sequence_ids: int) -> None:
     rules = state.rules
     # First: an id that comes again after the window is a new call, not one more of the old one.
     state.lease_requests.forget_before(state.at - rules.dedupe_window_ms)
-    served = state.lease_requests.get(request_id)
-    if served is not None:
-        served.append(sequence_id)  # one of many leases of the same call
-        return
-    state.lease_requests.put(request_id, [sequence_id], state.at, rules.dedupe_entries)
+    state.lease_requests.add(request_id, sequence_ids, state.at, rules.dedupe_entries)
 
 
 def _granted(state: QueueState, record: Granted) -> None:

@@ -9,9 +9,12 @@ from typing import TypeVar
 
 import msgspec
 
+from omnirelay.lease.finished import Block, each_finished
 from omnirelay.lease.intervals import Intervals
 from omnirelay.lease.options import Rules
-from omnirelay.lease.records import Item
+from omnirelay.lease.records import RUNS_FORMAT, Item
+from omnirelay.lease.requests import Run, each_request
+from omnirelay.lease.served import Request, each_served
 from omnirelay.lease.state import Dead, Held, QueueState
 from omnirelay.model import limits
 
@@ -30,6 +33,10 @@ class Part(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
     requests: list[tuple[int, str, int]] = []
     lease_requests: list[tuple[int, str, list[int]]] = []
     finished: list[tuple[int, int, str]] = []
+    request_runs: list[Run] = []
+    """From format 3 on, this and the next two in place of the three before."""
+    lease_spans: list[Request] = []
+    finished_blocks: list[Block] = []
 
 
 class Base(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
@@ -67,15 +74,20 @@ def freeze(state: QueueState, part_items: int) -> Iterator[Part]:
     pending = list(state.pending.values())
     active = list(state.active.values())
     dead = list(state.dead.values())
-    requests = state.requests.items()
-    leases = [(at, key, list(ids)) for at, key, ids in state.lease_requests.items()]
-    finished = state.finished.items()
+    runs, served = state.requests.stored(), state.lease_requests.stored()
+    blocks = state.finished.stored()
     yield Part(base=base)
     yield from (Part(pending=slice_) for slice_ in _slices(pending, part_items))
     yield from (Part(active=slice_) for slice_ in _slices(active, part_items))
     yield from (Part(dead=slice_) for slice_ in _slices(dead, part_items))
     # A memory is a few dozen bytes where an item has a body: as many as make a part worth its sync.
     memories = part_items * MEMORIES_PER_ITEM
+    if base.rules.format >= RUNS_FORMAT:
+        yield from (Part(request_runs=slice_) for slice_ in _slices(runs, memories))
+        yield from (Part(lease_spans=slice_) for slice_ in _slices(served, memories))
+        yield from (Part(finished_blocks=slice_) for slice_ in _shared_out(blocks, memories))
+        return
+    requests, leases, finished = each_request(runs), each_served(served), each_finished(blocks)
     yield from (Part(requests=slice_) for slice_ in _slices(requests, memories))
     yield from (Part(lease_requests=slice_) for slice_ in _slices(leases, memories))
     yield from (Part(finished=slice_) for slice_ in _slices(finished, memories))
@@ -84,6 +96,24 @@ def freeze(state: QueueState, part_items: int) -> Iterator[Part]:
 def _slices(things: list[T], size: int) -> Iterator[list[T]]:
     for start in range(0, len(things), size):
         yield things[start : start + size]
+
+
+def _shared_out(blocks: list[Block], size: int) -> Iterator[list[Block]]:
+    """So many completions in each; a block that is too long is parted."""
+    some: list[Block] = []
+    room = size
+    for at, sequence_ids, lease_ids in blocks:
+        start = 0
+        while start < len(sequence_ids):
+            end = start + room
+            some.append(Block(at, sequence_ids[start:end], lease_ids[start:end]))
+            room -= len(some[-1].sequence_ids)
+            start = end
+            if not room:
+                yield some
+                some, room = [], size
+    if some:
+        yield some
 
 
 def thaw(parts: Iterable[Part]) -> QueueState:
@@ -100,9 +130,15 @@ def thaw(parts: Iterable[Part]) -> QueueState:
         for at, request_id, sequence_id in part.requests:
             state.requests.put(request_id, sequence_id, at, most)
         for at, request_id, ids in part.lease_requests:
-            state.lease_requests.put(request_id, ids, at, most)
+            state.lease_requests.add(request_id, ids, at, most)
         for at, sequence_id, lease_id in part.finished:
             state.finished.put(sequence_id, lease_id, at, most)
+        for run in part.request_runs:
+            state.requests.put_run(run, most)
+        for request in part.lease_spans:
+            state.lease_requests.put(request, most)
+        for block in part.finished_blocks:
+            state.finished.put_all(block.sequence_ids, block.lease_ids, block.at, most)
     state.rebuild_indexes()
     return state
 

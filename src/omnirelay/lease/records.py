@@ -9,12 +9,14 @@ import msgspec
 from omnirelay.lease.options import Rules
 from omnirelay.model.items import ANONYMOUS, ErrorInfo, Payload, Token
 
-FORMAT = 2
-"""The newest format of records that this program reads. A change that an older program would
-misread is the next number, and is written only in epochs whose rules name it (docs/adr/0014).
+FORMAT = 3
+"""The newest format of records, and of snapshots, that this program reads. A change that an older
+program would misread is the next number, and is written only in epochs whose rules name it
+(docs/adr/0014).
 
-2: `Refused` and `Followed`."""
+2: `Refused` and `Followed`. 3: snapshots keep what is remembered in runs, spans and blocks."""
 TOLD_FORMAT = 2
+RUNS_FORMAT = 3
 REQUEUED = "requeued"
 DEAD_LETTERED = "deadLettered"
 

@@ -8,6 +8,7 @@ is not plainly taken, and leaves that one to them (tests/model/test_runs.py hold
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby, takewhile
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from omnirelay.lease.answers import DONE, Accepted, Answer, leased_all
@@ -22,7 +23,7 @@ from omnirelay.lease.commands import (
     Who,
 )
 from omnirelay.lease.decide import enqueued
-from omnirelay.lease.evolve import evolve, remember_lease
+from omnirelay.lease.evolve import evolve, remember_lease, remember_requests
 from omnirelay.lease.options import QueueOptions
 from omnirelay.lease.records import Completed, Enqueued, Granted, Item, Record
 from omnirelay.lease.state import Held, QueueState
@@ -128,10 +129,12 @@ def _enqueues(
     sequence_id = state.last_id
     items, who = _new_items(commands)
     peer_id, principal, proof = who.peer_id, who.principal, who.proof
-    for item in items[: max(0, most)]:
+    items = items[: max(0, most)]
+    are_new = _are_new(state, [item.payload.request_id for item in items])
+    for item in items:
         payload = item.payload
         request_id = payload.request_id
-        if request_id is not None:
+        if not are_new and request_id is not None:
             if request_id in named or recall(request_id, since) is not None:
                 break
             named.add(request_id)
@@ -151,6 +154,12 @@ def _enqueues(
         # What `enqueued` makes of one that says nothing special, as nearly all do.
         records.append(Enqueued(sequence_id, payload, 0, 0, 0, 0, peer_id, principal, proof))
     return records
+
+
+def _are_new(state: QueueState, request_ids: list[str | None]) -> bool:
+    """Whether none of them needs to be looked up by itself."""
+    keys = [key for key in request_ids if key is not None]
+    return not keys or (len(keys) == len(request_ids) and state.requests.are_new(keys))
 
 
 def _new_items(commands: Sequence[Command]) -> tuple[Sequence[New], Who]:
@@ -231,9 +240,9 @@ def evolve_run(state: QueueState, records: Sequence[Record], at: int) -> None:
 
 
 def _enqueued(state: QueueState, records: Sequence[Enqueued]) -> None:
-    at, rules, last_id = state.at, state.rules, state.last_id
+    at, last_id = state.at, state.last_id
     items: list[Item] = []
-    named: list[tuple[str, int]] = []
+    request_ids: list[str | None] = []
     before = state.sequence - last_id
     for record in records:
         last_id += 1
@@ -253,14 +262,11 @@ def _enqueued(state: QueueState, records: Sequence[Enqueued]) -> None:
                 record.lease_ms,
             )
         )
-        if payload.request_id is not None:
-            named.append((payload.request_id, sequence_id))
+        request_ids.append(payload.request_id)
     state.sequence = before + last_id
     state.last_id = last_id
     state.insert_all(items)
-    if named:
-        state.requests.forget_before(at - rules.dedupe_window_ms)
-        state.requests.put_all(named, at, rules.dedupe_entries)
+    remember_requests(state, request_ids, items[0].sequence_id)
 
 
 def _granted(state: QueueState, records: Sequence[Granted]) -> None:
@@ -271,8 +277,6 @@ def _granted(state: QueueState, records: Sequence[Granted]) -> None:
     except KeyError as missing:
         state.sequence += 1 + sequence_ids.index(missing.args[0])
         raise
-    last_request: str | None = None
-    served: list[int] | None = None
     expected = state.sequence + offset
     for item, record in zip(items, records, strict=True):
         expected += 1
@@ -291,16 +295,11 @@ def _granted(state: QueueState, records: Sequence[Granted]) -> None:
             record.peer_id,
             record.request_id,
         )
-        request_id = record.request_id
-        if request_id is None:
-            continue
-        if served is not None and request_id == last_request:
-            served.append(sequence_id)
-            continue
-        remember_lease(state, request_id, sequence_id)
-        last_request, served = request_id, state.lease_requests.get(request_id)
     state.sequence = expected - offset
     state.deadlines.add_all([(record.sequence_id, record.expires_at) for record in records])
+    for request_id, run in groupby(records, attrgetter("request_id")):
+        if request_id is not None:
+            remember_lease(state, request_id, *[record.sequence_id for record in run])
 
 
 def _completed(state: QueueState, records: Sequence[Completed]) -> None:
@@ -316,8 +315,12 @@ def _completed(state: QueueState, records: Sequence[Completed]) -> None:
         raise
     state.sequence += len(ends)
     state.deadlines.remove_all(ends)
-    finished = [(record.sequence_id, record.lease_id) for record in records]
-    state.finished.put_all(finished, state.at, state.rules.finished_entries)
+    state.finished.put_all(
+        [record.sequence_id for record in records],
+        [record.lease_id for record in records],
+        state.at,
+        state.rules.finished_entries,
+    )
 
 
 # Any: each function takes its own record type; the key is that type.

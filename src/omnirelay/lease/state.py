@@ -13,11 +13,13 @@ from operator import attrgetter
 import msgspec
 
 from omnirelay.lease.deadlines import Deadlines
+from omnirelay.lease.finished import Finished
 from omnirelay.lease.intervals import Intervals
 from omnirelay.lease.lanes import Lane, Lanes
-from omnirelay.lease.memory import Memory
 from omnirelay.lease.options import Rules, SerializeBy
 from omnirelay.lease.records import Item
+from omnirelay.lease.requests import Requests
+from omnirelay.lease.served import Served
 
 Key = tuple[str, str]
 _AVAILABLE_AT = attrgetter("available_at")
@@ -72,9 +74,9 @@ class QueueState:
         self.pending: dict[int, Item] = {}
         self.active: dict[int, Held] = {}
         self.dead: OrderedDict[int, Dead] = OrderedDict()
-        self.requests: Memory[str, int] = Memory()
-        self.lease_requests: Memory[str, list[int]] = Memory()
-        self.finished: Memory[int, str] = Memory()
+        self.requests = Requests()
+        self.lease_requests = Served()
+        self.finished = Finished()
         """Lease id that completed an item, so that a repeated complete succeeds again."""
         self.paused = False
         # -- indexes --------------------------------------------------------------------------

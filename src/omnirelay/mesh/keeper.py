@@ -14,7 +14,7 @@ from omnirelay.model import limits
 
 _encoder = msgspec.json.Encoder()
 FEW_MEMORIES = 10_000
-MEMORY_WEIGHT = 4
+MEMORY_WEIGHT = 8
 
 Slowest = Callable[[], Awaitable[int | None]]
 """The slowest durable checkpoint of any follower; None if nobody follows."""
@@ -103,7 +103,7 @@ def _size(state: QueueState) -> int:
     """How many entries of a snapshot count. What is remembered of the past is most of a queue that
     is kept short, and all of it is new after as many records: a little of it makes no snapshot
     dear, and a lot of it waits until there is more to save."""
-    memories = len(state.requests) + len(state.lease_requests) + len(state.finished)
+    memories = state.requests.runs + len(state.lease_requests) + len(state.finished)
     kept = max(0, memories - FEW_MEMORIES)
     return len(state.pending) + len(state.active) + MEMORY_WEIGHT * kept
 

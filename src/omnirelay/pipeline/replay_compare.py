@@ -39,16 +39,16 @@ def differences(shard: str, replayed: QueueState, live: QueueState) -> list[Diff
 
 def _plain(state: QueueState) -> dict[str, Plain]:
     """The facts by name; what has an id under its id, so that one more item is one difference."""
-    found: dict[str, Plain] = {name: {} for name in ("pending", "active", "dead", *_REMEMBERED)}
+    found: dict[str, Plain] = {name: {} for name in ("pending", "active", "dead")}
     for part in freeze(state, limits.BATCH_MAX):
         if part.base is not None:
             found |= _values(part.base)
         found["pending"] |= {one.sequence_id: _values(one) for one in part.pending}
         found["active"] |= {one.item.sequence_id: _values(one) for one in part.active}
         found["dead"] |= {one.item.sequence_id: _values(one) for one in part.dead}
-        for name in _REMEMBERED:
-            remembered = getattr(part, name)
-            found[name] |= {key: {"at": at, "value": value} for at, key, value in remembered}
+    for name in _REMEMBERED:
+        remembered = getattr(state, name).items()
+        found[name] = {key: {"at": at, "value": value} for at, key, value in remembered}
     return found
 
 

@@ -32,8 +32,12 @@ _parts = msgspec.json.Decoder(list[image.Part])
 
 
 class FoldedQueue:
-    def __init__(self, name: str = "A", options: QueueOptions | None = None) -> None:
+    def __init__(
+        self, name: str = "A", options: QueueOptions | None = None, *, format_: int = FORMAT
+    ) -> None:
+        """`format_` is that of its records and snapshots."""
         self.name = name
+        self._format = format_
         self.options = options or QueueOptions()
         self.state = QueueState()
         self.journal: list[Entry] = []
@@ -55,7 +59,7 @@ class FoldedQueue:
 
     def start_epoch(self, now: int) -> Records:
         epoch = self.state.epoch + 1
-        begin = StartEpoch(epoch=epoch, node=self.name, origin=self.name, format=FORMAT)
+        begin = StartEpoch(epoch=epoch, node=self.name, origin=self.name, format=self._format)
         return self.submit(begin, now)[0]
 
     def refold(self) -> None:
