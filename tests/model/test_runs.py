@@ -25,6 +25,7 @@ from omnirelay.mesh.calls import Call, LeaseCall
 from omnirelay.mesh.turn import Turn
 from omnirelay.model.errors import OmniRelayError
 from omnirelay.model.items import Payload, Token
+from omnirelay.model.ports import Ids
 from omnirelay.testing.folded import FoldedQueue, every_fact, fold, numbered_lease_id
 
 OPTIONS = {
@@ -36,7 +37,7 @@ OPTIONS = {
 }
 
 
-class _Numbers:
+class _Numbers(Ids):
     def __init__(self) -> None:
         self._count = count(1)
 

@@ -24,6 +24,7 @@ from omnirelay.mesh.keeper import Slowest, nobody
 from omnirelay.mesh.shard import Shard
 from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.model.items import Payload, Token
+from omnirelay.model.ports import Ids
 
 
 class HandClock:
@@ -37,7 +38,7 @@ class HandClock:
         return self.now_ms
 
 
-class CountedIds:
+class CountedIds(Ids):
     def __init__(self) -> None:
         self.count = 0
 

@@ -1,14 +1,14 @@
 """What a shard has committed since it opened, counted as it happens."""
 
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from omnirelay.lease.records import DEAD_LETTERED, Expired, Failed, Followed, Record, Refused
-from omnirelay.lease.state import QueueState
+from omnirelay.mesh.turn import Turn
 from omnirelay.model import limits
 
-_FEW = 16
-"""So many are counted sooner by hand."""
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Tally:
@@ -31,18 +31,14 @@ class Tally:
         once. Whoever looks again replaces it whole, from any thread: a look that is lost in
         between does no harm."""
 
-    def note(self, records: Sequence[Record], state: QueueState) -> None:
+    def note(self, turn: Turn) -> None:
         self.commits += 1
-        kinds = self.kinds
-        if len(records) > _FEW:
-            kinds.update(map(type, records))
-        else:
-            for record in records:
-                kinds[type(record)] += 1
-        if Failed in self.kinds or Expired in self.kinds:
-            for record in records:
+        self.kinds.update(turn.kinds)
+        if Failed in turn.kinds or Expired in turn.kinds:
+            for record in turn.records:
                 if isinstance(record, Failed | Expired) and record.disposition == DEAD_LETTERED:
                     self.dead_lettered += 1
+        state = turn.state
         if state.paused != self._was_paused:
             self._was_paused = state.paused
             if self.on_backpressure is not None:

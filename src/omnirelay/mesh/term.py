@@ -98,7 +98,7 @@ class Term:
     def _note(self, turn: Turn) -> None:
         self._wrote_at = turn.now
         self._bell.ring(self._writer.last)
-        self._tally.note(turn.records, self.state)
+        self._tally.note(turn)
         self._tally.append_s = self._writer.append_s
 
     def affirm(self, turn: Turn) -> None:

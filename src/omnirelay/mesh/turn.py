@@ -49,6 +49,8 @@ class Turn:
         self.options = options
         self.now = now
         self.records: list[Record] = []
+        self.kinds: dict[type[Record], int] = {}
+        """How many of each kind."""
         self.pending: list[int] = []
         self.active: list[int] = []
         self.replies: list[tuple[Call | LeaseCall, Sequence[Outcome]]] = []
@@ -72,6 +74,7 @@ class Turn:
         state = self.state
         for record in records:
             evolve(state, record, self.now)
+            self._count(type(record), 1)
             self.records.append(record)
             self.pending.append(len(state.pending))
             self.active.append(len(state.active))
@@ -79,14 +82,20 @@ class Turn:
             self._bytes += _weight(command.payload)
         return answer(state, command, records, self.now, self.options)
 
+    def _count(self, kind: "type[Record]", count: int) -> None:
+        self.kinds[kind] = self.kinds.get(kind, 0) + count
+
     def _add(self, played: Played) -> None:
+        self._count(type(played.records[0]), len(played.records))
         self.records.extend(played.records)
         self.pending.extend(played.pending)
         self.active.extend(played.active)
 
     def decide_only(self, command: StartEpoch) -> None:
         """Gather the records but leave the state alone until they are durable."""
-        self.records.extend(decide(self.state, command, self.now, self.options))
+        for record in decide(self.state, command, self.now, self.options):
+            self._count(type(record), 1)
+            self.records.append(record)
         self.pending.append(len(self.state.pending))
         self.active.append(len(self.state.active))
 
@@ -208,14 +217,14 @@ class Turn:
         """Up to `most` after the first, as long as an answer can carry them: the rest would be
         leased to nobody."""
         leases: list[Leased] = []
-        lanes, lease_id = self.state.lanes, self.ids.lease_id
+        lanes = self.state.lanes
         size = wire_size(first.payload, first.last_error)
         while len(leases) < most and size < limits.PAGE_BYTES_MAX:
             ahead = lanes.ahead(wish.resource_types, most - len(leases))
             chosen, size = _that_fit(ahead, size)
             if not chosen:
                 break
-            lease_ids = [lease_id() for _ in chosen]
+            lease_ids = self.ids.lease_ids(len(chosen))
             played = grant(self.state, chosen, wish, lease_ids, self.now, options=self.options)
             self._add(played)
             leases.extend(played.answers)  # type: ignore[arg-type]

@@ -57,7 +57,7 @@ class Handling:
     async def report(self) -> str:
         """completed, failed or lost. Raises OmniRelayError if the report was refused."""
         lease, error = self.lease, self._error
-        if lease.lost.is_set():
+        if lease.is_lost:
             lease.stop_renewing()
             return "lost"
         if lease.is_over:

@@ -16,10 +16,18 @@ from omnirelay.sdk.lost import Lost
 class Beating(Protocol):
     """A lease as the heart sees it."""
 
-    token: Token
-    lost: Lost
-    lease_ms: int
-    heartbeat_ms: int
+    @property
+    def token(self) -> Token: ...
+
+    @property
+    def lost(self) -> Lost: ...
+
+    @property
+    def lease_ms(self) -> int: ...
+
+    @property
+    def heartbeat_ms(self) -> int: ...
+
     renewed_at_ms: int
     """Monotonic time before the call that last renewed it: the lease lasts at least `lease_ms`
     from here, whatever the way back took."""

@@ -1,5 +1,6 @@
 """One lease in a worker's hands."""
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 from omnirelay.lease.answers import Answer, Leased, Returned
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from omnirelay.sdk.link import Wish
 
 
+_making = threading.Lock()
+
+
 class DeadLetter(Exception):
     """Raised by a handler: this item can never succeed, do not try it again."""
 
@@ -30,47 +34,83 @@ class Lease:
     """
 
     __slots__ = (
+        "_leased",
+        "_lost",
         "_relay",
-        "attempt",
         "beats_in",
-        "enqueued_at_ms",
-        "fence",
-        "heartbeat_ms",
         "is_over",
-        "last_error",
-        "lease_ms",
-        "lost",
-        "owner_peer_id",
-        "payload",
         "renewed_at_ms",
         "renews",
-        "sequence_id",
-        "token",
     )
 
     def __init__(
         self, relay: "Relay", leased: Leased, asked_at_ms: int, *, renews: bool = True
     ) -> None:
         self._relay = relay
+        self._leased = leased
+        self._lost: Lost | None = None
         self.renews = renews
         self.beats_in = -1
-        self.payload: Payload = leased.payload
-        self.sequence_id: int = leased.sequence_id
-        self.attempt: int = leased.attempt
-        self.token: Token = leased.token
-        self.fence: int = leased.fence
-        self.owner_peer_id: str | None = leased.owner_peer_id
-        self.last_error: ErrorInfo | None = leased.last_error
-        self.enqueued_at_ms: int = leased.enqueued_at
-        self.lost = Lost()
-        self.lease_ms: int = leased.lease_duration_ms
-        self.heartbeat_ms: int = leased.heartbeat_interval_ms
-        self.renewed_at_ms: int = asked_at_ms
+        self.renewed_at_ms = asked_at_ms
         self.is_over = False
         """True once completed, failed or released here; heartbeats have stopped."""
 
     def __repr__(self) -> str:
         return f"<Lease {self.resource_type}/{self.resource_id} fence={self.fence} {self.token}>"
+
+    @property
+    def lost(self) -> Lost:
+        """An event, set when ownership is gone. Made when somebody looks: of a batch that is
+        finished in time nobody does."""
+        found = self._lost
+        if found is None:
+            with _making:
+                found = self._lost = self._lost or Lost()
+        return found
+
+    @property
+    def is_lost(self) -> bool:
+        return self._lost is not None and self._lost.is_set()
+
+    @property
+    def token(self) -> "Token":
+        return self._leased.token
+
+    @property
+    def fence(self) -> int:
+        return self._leased.fence
+
+    @property
+    def attempt(self) -> int:
+        return self._leased.attempt
+
+    @property
+    def payload(self) -> "Payload":
+        return self._leased.payload
+
+    @property
+    def sequence_id(self) -> int:
+        return self._leased.sequence_id
+
+    @property
+    def owner_peer_id(self) -> str | None:
+        return self._leased.owner_peer_id
+
+    @property
+    def last_error(self) -> "ErrorInfo | None":
+        return self._leased.last_error
+
+    @property
+    def enqueued_at_ms(self) -> int:
+        return self._leased.enqueued_at
+
+    @property
+    def lease_ms(self) -> int:
+        return self._leased.lease_duration_ms
+
+    @property
+    def heartbeat_ms(self) -> int:
+        return self._leased.heartbeat_interval_ms
 
     @property
     def resource_type(self) -> str:
@@ -182,7 +222,7 @@ class Leasing:
 
 async def hand_back(lease: Lease, error: BaseException) -> None:
     """End a lease whose work raised."""
-    if lease.lost.is_set():
+    if lease.is_lost:
         lease.stop_renewing()
     elif isinstance(error, Exception):
         await lease.fail(

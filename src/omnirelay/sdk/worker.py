@@ -187,7 +187,7 @@ class Worker:
             if self._stopping.is_set():
                 return
             lease = self._ahead.popleft()
-            if lease.lost.is_set():
+            if lease.is_lost:
                 lease.stop_renewing()
                 self.lost += 1
                 continue

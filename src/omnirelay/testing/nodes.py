@@ -18,7 +18,7 @@ from omnirelay.mesh.shard import Shard
 from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.model.errors import OmniRelayError
 from omnirelay.model.items import dashed
-from omnirelay.model.ports import set_failpoint
+from omnirelay.model.ports import Ids, set_failpoint
 from omnirelay.stores.memory_positions import MemoryCheckpoints
 from omnirelay.testing.disk import SimDisk, SimJournal
 from omnirelay.testing.loop import SimClock, SimLoop
@@ -43,7 +43,7 @@ class ProcessDied(BaseException):
     """Raised at a failpoint: no handler of the product may answer it."""
 
 
-class SeededIds:
+class SeededIds(Ids):
     def __init__(self, chance: Random) -> None:
         self._chance = chance
 

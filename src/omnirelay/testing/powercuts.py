@@ -28,6 +28,7 @@ from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.model import limits
 from omnirelay.model.errors import Corrupt
 from omnirelay.model.items import dashed
+from omnirelay.model.ports import Ids
 from omnirelay.stores import sqlite, sqlite_file
 from omnirelay.stores.sqlite import SqliteJournal
 from omnirelay.stores.sqlite_wal import WalConnection
@@ -84,7 +85,7 @@ class Cut:
     where: str
 
 
-class SeededIds:
+class SeededIds(Ids):
     def __init__(self, chance: Random) -> None:
         self._chance = chance
 
