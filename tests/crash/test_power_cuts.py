@@ -8,7 +8,7 @@ from omnirelay.testing import figures
 from omnirelay.testing.platter import SECTOR, Change, Inode, Platter
 from omnirelay.testing.powercuts import PowerFigures, PowerRun, power_cut_rounds
 
-_ROUNDS = 5
+_ROUNDS = 7
 
 
 @pytest.mark.timeout(60)

@@ -6,15 +6,19 @@ the log into the database while it closes, whatever happened before. On a disk t
 failed, each of these can cost what was acknowledged.
 """
 
-from typing import Final
+from typing import Final, cast
 
 import apsw
 
 from omnirelay.model.errors import Unavailable
 
-CHECKPOINT_PAGES: Final = 4000
-"""Fewer, larger checkpoints than SQLite's 1000: each costs two syncs of the main file."""
-LOG_BYTES: Final = CHECKPOINT_PAGES * (4096 + 24) + 32
+PAGE_BYTES: Final = 8192
+"""Of a new file. Every page of a commit is written on its own, so twice SQLite's usual 4096 halves
+the calls of a large one (500 kB: 1.06 ms instead of 1.35) and costs a small one nothing; four times
+that made small ones a tenth slower."""
+CHECKPOINT_BYTES: Final = 2000 * PAGE_BYTES
+"""Fewer, larger checkpoints than SQLite's 1000 pages: each costs two syncs of the main file."""
+LOG_BYTES: Final = CHECKPOINT_BYTES // PAGE_BYTES * (PAGE_BYTES + 24) + 32
 """What the log holds when it is checkpointed: pages with their frame headers, and its own."""
 _CHUNK_BYTES: Final = 1 << 16
 """SQLite's own files take no more than 128 KiB - 1 at once and call the rest a full disk."""
@@ -24,16 +28,19 @@ _LOG_FLAGS: Final = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.
 class WalConnection(apsw.Connection):
     """`failure` is set once anything went wrong; from then on the connection is only closed."""
 
-    checkpoint_pages = CHECKPOINT_PAGES
+    checkpoint_pages = CHECKPOINT_BYTES // PAGE_BYTES
     failure: BaseException | None = None
 
     def enter_wal(self, path: str, vfs: str | None, log_bytes: int) -> None:
         """Raises Unavailable if the file cannot be used as WAL."""
+        self.execute(f"PRAGMA page_size={PAGE_BYTES}")  # a file that is there keeps its own
         # To the last row: the switch is committed behind the first, and may fail there.
         answer = self.execute("PRAGMA journal_mode=WAL").fetchall()
         if answer != [("wal",)]:
             raise Unavailable(f"{path} cannot be put into WAL mode, it answers {answer}")
         self.execute("PRAGMA synchronous=FULL")
+        page_bytes = cast("int", self.execute("PRAGMA page_size").fetchall()[0][0])
+        self.checkpoint_pages = CHECKPOINT_BYTES // page_bytes
         self.set_wal_hook(_checkpoint)
         self._settle(vfs, log_bytes)
 
