@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from omnirelay.model import limits
+
 
 class Block(NamedTuple):
     """As it is stored: completions of one time, in order."""
@@ -26,10 +28,6 @@ class _Kept:
         self.sequence_ids = sequence_ids
         self.lease_ids = lease_ids
         self.gone = 0
-
-
-_BLOCK_MAX = 256
-"""An item is looked for in its block from the front."""
 
 
 class Finished:
@@ -52,7 +50,7 @@ class Finished:
             known.lease_ids[known.sequence_ids.index(sequence_id)] = lease_id
             return  # it gets no younger by it
         last = self._order[-1] if self._order else None
-        if last is None or last.at != at or len(last.sequence_ids) >= _BLOCK_MAX:
+        if last is None or last.at != at or len(last.sequence_ids) >= limits.FINISHED_BLOCK_MAX:
             last = _Kept(at, [], [])
             self._order.append(last)
         last.sequence_ids.append(sequence_id)
@@ -68,9 +66,9 @@ class Finished:
             for sequence_id, lease_id in zip(sequence_ids, lease_ids, strict=True):
                 self.put(sequence_id, lease_id, at, most)
             return
-        for start in range(0, len(sequence_ids), _BLOCK_MAX):
-            ids = list(sequence_ids[start : start + _BLOCK_MAX])
-            kept = _Kept(at, ids, list(lease_ids[start : start + _BLOCK_MAX]))
+        for start in range(0, len(sequence_ids), limits.FINISHED_BLOCK_MAX):
+            ids = list(sequence_ids[start : start + limits.FINISHED_BLOCK_MAX])
+            kept = _Kept(at, ids, list(lease_ids[start : start + limits.FINISHED_BLOCK_MAX]))
             self._order.append(kept)
             self._blocks.update(dict.fromkeys(ids, kept))
         self._forget(len(self._blocks) - most)

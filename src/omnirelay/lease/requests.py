@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-_DIGITS_MAX = 15
+from omnirelay.model import limits
 
 
 class Run(NamedTuple):
@@ -261,7 +261,7 @@ def each_request(runs: Iterable[Run]) -> list[tuple[int, str, int]]:
 def _parted(key: str) -> tuple[str, int] | None:
     """`name.17` as its two parts, if putting them together gives the same text again."""
     name, dot, digits = key.rpartition(".")
-    if not dot or not 0 < len(digits) <= _DIGITS_MAX or not digits.isdecimal():
+    if not dot or not 0 < len(digits) <= limits.REQUEST_DIGITS_MAX or not digits.isdecimal():
         return None
     number = int(digits)
     return (name, number) if str(number) == digits else None

@@ -22,6 +22,10 @@ LEASE_MS_MIN: Final = 100
 LEASE_MS_MAX: Final = 24 * 3600 * 1000
 DELAY_MS_MAX: Final = 366 * 24 * 3600 * 1000
 DEDUPE_ENTRIES_MAX: Final = 10_000_000
+REQUEST_DIGITS_MAX: Final = 15
+"""Of a numbered request id (`name.17`); a longer one is any text."""
+FINISHED_BLOCK_MAX: Final = 256
+"""Completions that are remembered together: one of them is looked for from the front."""
 RESOURCE_TYPES_MAX: Final = 64
 """Types one lease call may filter by."""
 
