@@ -8,6 +8,9 @@ import pytest
 from omnirelay.journal.format import Sealed
 from omnirelay.lease.answers import Accepted
 from omnirelay.lease.commands import Enqueue, Inspect
+from omnirelay.mesh.keeper import KeepOptions
+from omnirelay.mesh.recovery import recover
+from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.model import limits
 from omnirelay.model.errors import OmniRelayError, OutcomeUnknown, Unavailable
 from omnirelay.model.items import Payload
@@ -31,7 +34,10 @@ class Server(MemoryJournal):
         self.lets = asyncio.Event()
         self.lets.set()
         self.failure: OmniRelayError | None = None
+        self.part_failure: OmniRelayError | None = None
         self.ends: list[int] = []
+        self.parts = 0
+        self.part_comes = asyncio.Event()
 
     async def append(self, sealed: Sealed, *, expected: int) -> None:
         await self.lets.wait()
@@ -40,6 +46,14 @@ class Server(MemoryJournal):
             raise failure
         await super().append(sealed, expected=expected)
         self.ends.append(sealed.last)
+
+    async def write_part(self, sequence: int, part: int, body: bytes) -> None:
+        self.part_comes.set()
+        if self.part_failure is not None:
+            failure, self.part_failure = self.part_failure, None
+            raise failure
+        await super().write_part(sequence, part, body)
+        self.parts += 1
 
 
 @pytest.fixture
@@ -110,6 +124,70 @@ async def test_a_bug_in_a_turn_played_ahead_takes_nothing_from_the_one_before() 
         (outcome,) = await first
     assert isinstance(outcome, Accepted)
     assert server.ends[:2] == [1, 2]
+
+
+OFTEN = ShardOptions(node="n", keep=KeepOptions(snapshot_every=1))
+
+
+async def _snapshot_begins(served: Served, server: Server) -> None:
+    """Some items are in, and a snapshot of them has begun."""
+    await served.ask(*[WORK] * 5)
+    async with asyncio.timeout(10):
+        while not server.parts:
+            await served.ask(WORK)
+
+
+@pytest.mark.usefixtures("few")
+async def test_a_snapshot_goes_on_while_turns_are_played_ahead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "SNAPSHOT_PART_ITEMS_MAX", 1)
+    server = Server()
+    async with serving(server, OFTEN) as served:
+        await _snapshot_begins(served, server)
+        server.lets.clear()
+        before = served.shard.state.sequence
+        asked = [asyncio.create_task(served.ask(WORK))]
+        try:
+            async with asyncio.timeout(5):
+                await _until(served, before + 1)
+                asked += [asyncio.create_task(served.ask(WORK))]
+                await _until(served, before + 2)  # ahead, with the snapshot still on its way
+            assert not asked[0].done()
+        finally:
+            server.lets.set()
+        await asyncio.gather(*asked)
+        async with asyncio.timeout(10):
+            while await server.snapshot() is None:
+                await served.ask(WORK)
+        kept = served.shard.state.sequence
+    found = await recover(server)
+    assert found.snapshot_sequence > 0
+    assert len(found.state.pending) == kept - 1, "all but the epoch"
+
+
+@pytest.mark.usefixtures("few")
+async def test_a_part_that_fails_ends_the_term_and_takes_nothing_that_was_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "SNAPSHOT_PART_ITEMS_MAX", 1)
+    server, clock = Server(), HandClock()
+    async with serving(server, OFTEN, clock=clock) as served:
+        await _snapshot_begins(served, server)
+        server.part_failure = OutcomeUnknown("no room for parts")
+        server.part_comes.clear()
+        accepted = 0
+        async with asyncio.timeout(10):
+            while not server.part_comes.is_set():
+                (outcome,) = await served.ask(WORK)
+                accepted += isinstance(outcome, Accepted)
+        pending = len(served.shard.state.pending)
+        clock.now_ms += 60_000
+        await asyncio.wait_for(served.shard.ready.wait(), 10)
+        (again,) = await served.ask(WORK)
+        assert isinstance(again, Accepted)
+        assert len(served.shard.state.pending) == pending + 1
+    assert accepted > 0
 
 
 async def test_a_few_calls_wait_and_share_a_commit() -> None:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 from omnirelay.mesh.calls import AnyCall, LeaseCall
+from omnirelay.mesh.keeper import Keeper
 from omnirelay.mesh.refusal import append_refusal, never_written, refuse_turn
 from omnirelay.mesh.term import Term
 from omnirelay.mesh.turn import Turn
@@ -29,14 +30,47 @@ async def take_turns(term: Term, inbox: Inbox, play: Play, *, is_held: Callable[
     """A turn, and those that were played before the one before them was durable. All are durable
     when this returns. `is_held`: play nothing more. Raises what the journal and `play` raise."""
     turn: Turn | None = play()
-    while turn is not None:
-        # A call that was decided in part, and waits for room, belongs to one turn at a time.
-        if turn.parted:
-            await term.commit(turn)
-            return
-        turn = await _commit_and_play(
-            term, turn, play, lambda: not is_held() and not term.is_kept() and _is_rush(inbox)
-        )
+    keeping = _Keeping(term.keeper)
+    try:
+        while turn is not None:
+            # A call that was decided in part, and waits for room, belongs to one turn at a time.
+            if turn.parted:
+                await term.commit(turn)
+                break
+            keeping.go_on(term.time.now_ms())
+            turn = await _commit_and_play(
+                term, turn, play, lambda: not is_held() and term.may_run_ahead() and _is_rush(inbox)
+            )
+        await keeping.finish()
+    finally:
+        await keeping.leave()
+
+
+class _Keeping:
+    """The parts of a snapshot leave beside the appends, one at a time: it holds what was, whatever
+    is decided meanwhile."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._step: asyncio.Future[None] | None = None
+
+    def go_on(self, now: int) -> None:
+        """Raises what the last one met."""
+        if self._step is not None and self._step.done():
+            step, self._step = self._step, None
+            step.result()
+        if self._step is None and self._keeper.is_writing:
+            self._step = asyncio.ensure_future(self._keeper.step(now))
+
+    async def finish(self) -> None:
+        if self._step is not None:
+            await self._step
+
+    async def leave(self) -> None:
+        """The term may be over: nobody asks what became of it."""
+        if self._step is not None and not self._step.done():
+            self._step.cancel()
+            await asyncio.wait((self._step,))
 
 
 async def _commit_and_play(

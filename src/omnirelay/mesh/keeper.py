@@ -14,7 +14,7 @@ from omnirelay.model import limits
 
 _encoder = msgspec.json.Encoder()
 FEW_MEMORIES = 10_000
-MEMORY_WEIGHT = 8
+MEMORY_WEIGHT = 16
 
 Slowest = Callable[[], Awaitable[int | None]]
 """The slowest durable checkpoint of any follower; None if nobody follows."""
@@ -47,6 +47,11 @@ class Keeper:
     @property
     def is_busy(self) -> bool:
         return self._parts is not None or self._prune_through > 0
+
+    @property
+    def is_writing(self) -> bool:
+        """A snapshot is on its way."""
+        return self._parts is not None
 
     def is_due(self, state: QueueState) -> bool:
         """Whether a snapshot should be begun."""

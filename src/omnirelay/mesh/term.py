@@ -91,9 +91,11 @@ class Term:
         if is_level:
             self.keeper.watch(self.state, self._writer.link)
 
-    def is_kept(self) -> bool:
-        """Whether a snapshot or pruning is due or under way, which go on between turns."""
-        return self.keeper.is_busy or self.keeper.is_due(self.state)
+    def may_run_ahead(self) -> bool:
+        """Not when a snapshot is to begin, for which the state must be the journal's, nor while
+        there is pruning to do, which goes on between turns."""
+        keeper = self.keeper
+        return keeper.is_writing or not (keeper.is_busy or keeper.is_due(self.state))
 
     def _note(self, turn: Turn) -> None:
         self._wrote_at = turn.now
