@@ -41,13 +41,13 @@ async def test_a_follower_answers_as_the_owner_would(tmp_path: Path, over: str) 
         many = await call("enqueueBatch", wire.EnqueueBatchRequest(items=items))
         assert [result.sequence_id for result in many.results] == [2]
         lease = await call.lease(peer_id="w-1")
-        token = wire.TokenRequest(lease.ownership_token)
+        token = wire.TokenRequest(lease.token)
         assert (await call("heartbeat", token)).success
         assert (await call("complete", token)).success
         other = await call.lease(wait_ms=100)
-        assert (await call("release", wire.TokenRequest(other.ownership_token))).success
+        assert (await call("release", wire.TokenRequest(other.token))).success
         with pytest.raises(StaleToken):
-            await call("heartbeat", wire.TokenRequest(other.ownership_token))
+            await call("heartbeat", wire.TokenRequest(other.token))
         with pytest.raises(UnknownToken):
             await call("complete", wire.TokenRequest(NOBODYS))
         with pytest.raises(InvalidPayload):
@@ -79,7 +79,7 @@ async def test_a_shift_is_worked_through_a_follower(tmp_path: Path, over: str) -
             shift.say(credits=2, peer_id="w-1")
             leases = await shift.leases(2)
             assert [lease.payload.resource_id for lease in leases] == ["a", "b"]
-            shift.say(complete=tuple(lease.ownership_token for lease in leases))
+            shift.say(complete=tuple(lease.token for lease in leases))
             (response,) = [await shift.hear()]
             assert [result.result.success for result in response.results] == [True, True]
             shift.end()

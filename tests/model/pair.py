@@ -101,7 +101,13 @@ class Pair:
         lease_ms = command.lease_duration_ms or thing.lease_ms or default
         until = now + lease_ms
         expected = ("granted", thing.id, thing.attempt, until, command.lease_id)
-        got = ("granted", token.sequence_id, token.attempt, granted.expires_at, token.lease_id)
+        got = (
+            "granted",
+            token.sequence_id,
+            token.attempt,
+            to_ms(granted.expires_at),
+            token.lease_id,
+        )
         self.agree(expected, got)
         assert granted.fence > max((hold.fence for hold in model.held), default=0)
         assert granted.fence > (thing.fence or 0)

@@ -16,7 +16,7 @@ from omnirelay.lease.answers import Accepted, Stats
 from omnirelay.lease.commands import Command, Complete, Enqueue, Inspect, ReadStats
 from omnirelay.lease.image import facts
 from omnirelay.lease.options import QueueOptions
-from omnirelay.mesh.calls import Call, LeaseCall, LeaseReply, Outcome, Reply
+from omnirelay.mesh.calls import Call, LeaseCall, Leases, Outcome, Reply
 from omnirelay.mesh.keeper import KeepOptions
 from omnirelay.mesh.recovery import recover
 from omnirelay.mesh.shard import Shard
@@ -103,7 +103,7 @@ def test_a_batch_that_waited_for_room_keeps_the_answers_that_are_durable() -> No
 
 async def leased(stage: Stage, **wish: Any) -> Any:
     (reply,) = await stage.lease(**wish)
-    assert isinstance(reply, LeaseReply)
+    assert isinstance(reply, Leases)
     return reply.leases
 
 
@@ -216,7 +216,7 @@ def test_a_bug_in_a_turn_leaves_no_call_unanswered_that_had_waited_before_it() -
         stage.offer(*works(1))
         stage.offer(poison)
         (outcome,) = await waiting
-        assert isinstance(outcome, OmniRelayError | LeaseReply)
+        assert isinstance(outcome, OmniRelayError | Leases)
 
     play(story)
 

@@ -19,7 +19,7 @@ from omnirelay.lease.commands import (
     Release,
     Restore,
 )
-from omnirelay.mesh.calls import Call, LeaseCall, LeaseReply, Outcome
+from omnirelay.mesh.calls import Call, LeaseCall, Leases, Outcome
 from omnirelay.mesh.keeper import Slowest, nobody
 from omnirelay.mesh.shard import Shard
 from omnirelay.mesh.shard_options import ShardOptions
@@ -63,7 +63,7 @@ class Served:
         answered: asyncio.Future[Sequence[Outcome]] = asyncio.get_running_loop().create_future()
         self.shard.offer(LeaseCall(answered.set_result, max_items=most))
         (reply,) = await answered
-        return [leased.token for leased in reply.leases] if isinstance(reply, LeaseReply) else []
+        return [leased.token for leased in reply.leases] if isinstance(reply, Leases) else []
 
 
 @asynccontextmanager

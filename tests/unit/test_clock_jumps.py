@@ -9,7 +9,7 @@ import pytest
 from omnirelay.lease.answers import Accepted
 from omnirelay.lease.commands import Command, Enqueue
 from omnirelay.lease.options import QueueOptions
-from omnirelay.mesh.calls import Call, LeaseCall, LeaseReply, Outcome
+from omnirelay.mesh.calls import Call, LeaseCall, Leases, Outcome
 from omnirelay.mesh.shard import Shard
 from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.model.items import Payload
@@ -47,12 +47,12 @@ class Machine:
         self.shard.offer(Call((command,), reply=lambda found: answer.set_result(found[0])))
         return await answer
 
-    async def lease(self) -> LeaseReply:
+    async def lease(self) -> Leases:
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         call = LeaseCall(max_items=1, reply=lambda found: answer.set_result(found[0]))
         self.shard.offer(call)
         found = await answer
-        assert isinstance(found, LeaseReply)
+        assert isinstance(found, Leases)
         return found
 
     async def die(self) -> None:

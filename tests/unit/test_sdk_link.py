@@ -5,18 +5,22 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from omnirelay.lease.answers import Leased
+from omnirelay.lease.answers import LeaseResponse
 from omnirelay.lease.commands import Release
-from omnirelay.mesh.calls import AnyCall, Call, LeaseCall, LeaseReply
+from omnirelay.mesh.calls import AnyCall, Call, LeaseCall, Leases
 from omnirelay.model.errors import Closed
-from omnirelay.model.items import Payload, Token
+from omnirelay.model.items import Payload, Token, to_time
 from omnirelay.sdk.link import EmbeddedLink, Wish
 
 if TYPE_CHECKING:
     from omnirelay.sdk.engine import Engine
 
 TOKEN = Token(1, 1, "00000000-0000-0000-0000-000000000001", 2)
-REPLY = (LeaseReply((Leased(Payload("table", "a"), 1, 1, 0, TOKEN, 2, 0, 100, 33),)),)
+REPLY = (
+    Leases(
+        (LeaseResponse(Payload("table", "a"), 1, 1, to_time(0), TOKEN, 2, to_time(0), 100, 33),)
+    ),
+)
 
 
 class Inbox:
@@ -46,7 +50,7 @@ def inbox() -> Inbox:
     return Inbox()
 
 
-async def ask(inbox: Inbox) -> "asyncio.Task[tuple[Leased, ...]]":
+async def ask(inbox: Inbox) -> "asyncio.Task[tuple[LeaseResponse, ...]]":
     link = EmbeddedLink(cast("Engine", inbox))
     asking = asyncio.create_task(link.lease(Wish(wait_ms=1000)))
     await asyncio.sleep(0)

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from omnirelay.lease.answers import LeaseResponse
 from omnirelay.lease.options import QueueOptions
 from omnirelay.mesh import wire
 from omnirelay.model.items import Payload
@@ -31,7 +32,7 @@ JSON = {"content_type": "application/json"}
 ANSWERS: dict[str, type[Any]] = {
     "enqueue": wire.EnqueueResponse,
     "enqueueBatch": wire.EnqueueBatchResponse,
-    "lease": wire.LeaseResponse,
+    "lease": LeaseResponse,
     "leaseBatch": wire.LeaseBatchResponse,
     "heartbeat": wire.HeartbeatResponse,
     "heartbeatBatch": wire.TokenBatchResponse,
@@ -119,10 +120,10 @@ class Caller:
         assert isinstance(accepted, wire.EnqueueResponse)
         return accepted
 
-    async def lease(self, **fields: Any) -> wire.LeaseResponse:
+    async def lease(self, **fields: Any) -> LeaseResponse:
         """Any: of the request."""
         leased = await self("lease", wire.LeaseRequest(**fields))
-        assert isinstance(leased, wire.LeaseResponse)
+        assert isinstance(leased, LeaseResponse)
         return leased
 
     async def stats(self) -> wire.StatsResponse:

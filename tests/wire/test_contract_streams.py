@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from omnirelay.journal.events import Event
+from omnirelay.lease.answers import LeaseResponse
 from omnirelay.lease.options import QueueOptions
 from omnirelay.mesh import wire
 from omnirelay.model.errors import DeadlineExceeded, InvalidArgument, OmniRelayError, Unavailable
@@ -47,8 +48,8 @@ class Shift:
         async with asyncio.timeout(10):
             return await anext(self._down)
 
-    async def leases(self, count: int) -> list[wire.LeaseResponse]:
-        found: list[wire.LeaseResponse] = []
+    async def leases(self, count: int) -> list[LeaseResponse]:
+        found: list[LeaseResponse] = []
         while len(found) < count:
             found += (await self.hear()).leases
         return found
@@ -117,7 +118,7 @@ async def test_everything_that_goes_up_is_answered(call: Caller) -> None:
     await fill(call, "abcd")
     async with Shift(call).open() as shift:
         shift.say(credits=4)
-        a, b, c, d = [lease.ownership_token for lease in await shift.leases(4)]
+        a, b, c, d = [lease.token for lease in await shift.leases(4)]
         shift.say(
             complete=(a, NOBODYS),
             release=(b,),
@@ -146,7 +147,7 @@ async def test_who_has_said_the_last_hears_the_rest(call: Caller) -> None:
     async with Shift(call).open() as shift:
         shift.say(credits=1)
         (lease,) = await shift.leases(1)
-        shift.say(complete=(lease.ownership_token,))
+        shift.say(complete=(lease.token,))
         shift.end()
         rest = await shift.hear_all()
     assert [result.result.success for one in rest for result in one.results] == [True]
@@ -181,7 +182,7 @@ async def test_a_node_that_drains_sends_workers_away_and_takes_their_reports(
         opened.drain()
         with pytest.raises(Unavailable):
             await shift.hear()
-    assert (await call("complete", wire.TokenRequest(lease.ownership_token))).success
+    assert (await call("complete", wire.TokenRequest(lease.token))).success
 
 
 @pytest.mark.parametrize("over", DUPLEX_WIRES)
@@ -208,7 +209,7 @@ async def test_a_caller_that_only_talks_is_not_listened_to_for_ever(call: Caller
     lease = await call.lease()
     async with Shift(call).open() as shift:
         for _ in range(2_000):
-            shift.say(heartbeat=(lease.ownership_token,))
+            shift.say(heartbeat=(lease.token,))
         shift.end()
         answers = await shift.hear_all()
     assert sum(len(answer.results) for answer in answers) == 2_000
@@ -300,7 +301,7 @@ async def test_a_refusal_over_grpc_keeps_status_and_code(
 async def test_a_stale_token_over_grpc_carries_the_fence(opened: Node) -> None:
     async with caller(opened, "grpc") as call:
         await fill(call, "a")
-        old = (await call.lease()).ownership_token
+        old = (await call.lease()).token
         await call("release", wire.TokenRequest(old))
         new = await call.lease()
         with pytest.raises(OmniRelayError) as refused:

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from omnirelay.lease.answers import LeaseResponse
 from omnirelay.lease.options import QueueOptions
 from omnirelay.mesh import wire
 from omnirelay.model.errors import (
@@ -44,8 +45,8 @@ def item(name: str) -> wire.EnqueueRequest:
     return wire.EnqueueRequest(payload=Payload("table", name))
 
 
-def held(lease: wire.LeaseResponse) -> wire.TokenRequest:
-    return wire.TokenRequest(lease.ownership_token)
+def held(lease: LeaseResponse) -> wire.TokenRequest:
+    return wire.TokenRequest(lease.token)
 
 
 async def test_a_whole_life_of_an_item(call: Caller) -> None:
@@ -65,7 +66,7 @@ async def test_a_whole_life_of_an_item(call: Caller) -> None:
     )
     assert (lease.sequence_id, lease.attempt, lease.owner_peer_id) == (1, 1, "w-1")
     assert (lease.lease_duration_ms, lease.heartbeat_interval_ms) == (9_000, 3_000)
-    assert lease.ownership_token.fence == lease.fence > 0
+    assert lease.token.fence == lease.fence > 0
     assert lease.last_error is None
     assert lease.expires_at > lease.enqueued_at
     beat = await call("heartbeat", held(lease))
@@ -87,7 +88,7 @@ async def test_a_repeat_gets_the_same_answer(call: Caller) -> None:
     assert (first.sequence_id, first.duplicate) == (again.sequence_id, False)
     assert again.duplicate
     lease = await call.lease(request_id="l-1")
-    assert (await call.lease(request_id="l-1")).ownership_token == lease.ownership_token
+    assert (await call.lease(request_id="l-1")).token == lease.token
     assert (await call("complete", held(lease))).success
     assert (await call("complete", held(lease))).success
     with pytest.raises(StaleToken):
@@ -105,7 +106,7 @@ async def test_a_batch_is_answered_item_by_item(call: Caller) -> None:
     leases = (await call("leaseBatch", wire.LeaseBatchRequest(max_items=5))).leases
     assert [lease.payload.resource_id for lease in leases] == ["a", "b"]
     assert (await call("leaseBatch", wire.LeaseBatchRequest(max_items=5))).leases == ()
-    tokens = wire.TokenBatchRequest((leases[0].ownership_token, NOBODYS))
+    tokens = wire.TokenBatchRequest((leases[0].token, NOBODYS))
     beats = (await call("heartbeatBatch", tokens)).results
     done = (await call("completeBatch", tokens)).results
     for results in (beats, done):
@@ -123,7 +124,7 @@ async def test_failing_tries_again_and_at_last_gives_up(call: Caller) -> None:
     await call.enqueue("a")
     lease = await call.lease()
     failure = wire.FailRequest(
-        lease.ownership_token, reason="no table", error_code="E1", metadata={"host": "h-1"}
+        lease.token, reason="no table", error_code="E1", metadata={"host": "h-1"}
     )
     returned = await call("fail", failure)
     assert (returned.success, returned.disposition, returned.attempt) == (True, "requeued", 1)
@@ -131,7 +132,7 @@ async def test_failing_tries_again_and_at_last_gives_up(call: Caller) -> None:
     assert again.attempt == 2
     assert again.fence > lease.fence
     assert (again.last_error.message, again.last_error.code) == ("no table", "E1")  # type: ignore[union-attr]
-    last = await call("fail", wire.FailRequest(again.ownership_token))
+    last = await call("fail", wire.FailRequest(again.token))
     assert (last.disposition, last.attempt) == ("deadLettered", 2)
     assert (await call.stats()).dead_letter_count == 1
 
@@ -139,11 +140,11 @@ async def test_failing_tries_again_and_at_last_gives_up(call: Caller) -> None:
 async def test_who_does_not_want_a_retry_says_so_and_a_delay_is_kept(call: Caller) -> None:
     await call.enqueue("dead")
     lease = await call.lease()
-    returned = await call("fail", wire.FailRequest(lease.ownership_token, requeue=False))
+    returned = await call("fail", wire.FailRequest(lease.token, requeue=False))
     assert returned.disposition == "deadLettered"
     await call.enqueue("later")
     lease = await call.lease()
-    await call("fail", wire.FailRequest(lease.ownership_token, delay_ms=3_600_000))
+    await call("fail", wire.FailRequest(lease.token, delay_ms=3_600_000))
     assert await call("lease", wire.LeaseRequest()) is None
     stats = await call.stats()
     assert (stats.delayed_count, stats.dead_letter_count) == (1, 1)
@@ -169,9 +170,9 @@ async def test_an_old_token_is_refused_with_the_current_fence(call: Caller) -> N
         assert refused.value.current_fence == new.fence
         assert refused.value.code == "error.taskqueue.lease_inactive"
     with pytest.raises(StaleToken):
-        await call("fail", wire.FailRequest(old.ownership_token))
+        await call("fail", wire.FailRequest(old.token))
     # An old client leaves the fence out; its token still is the one it was given.
-    token = new.ownership_token
+    token = new.token
     bare = Token(token.sequence_id, token.attempt, token.lease_id)
     assert (await call("complete", wire.TokenRequest(bare))).success
 
@@ -299,7 +300,7 @@ async def test_dead_letters_are_listed_brought_back_and_dropped(call: Caller) ->
     for name in "ab":
         await call.enqueue(name)
         lease = await call.lease()
-        await call("fail", wire.FailRequest(lease.ownership_token, requeue=False))
+        await call("fail", wire.FailRequest(lease.token, requeue=False))
     page = await call("deadLetters", wire.DeadLettersRequest(max_items=1))
     assert ([one.payload.resource_id for one in page.items], page.total) == (["a"], 2)
     assert page.items[0].dead_letter

@@ -81,7 +81,7 @@ async def play(opened: Node, guard: Guard, canaries: Canaries) -> None:
         async with caller(opened, over, headers=headers) as call:
             await call.enqueue(f"item-{over}", body=b"x")
             lease = await call.lease(peer_id="w")
-            token = wire.TokenRequest(lease.ownership_token)
+            token = wire.TokenRequest(lease.token)
             for verb in ("heartbeat", "complete", "release"):
                 try:
                     canaries.note("reply", await call(verb, token))

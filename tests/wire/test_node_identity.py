@@ -179,16 +179,14 @@ async def test_a_lease_belongs_to_the_principal_that_took_it(
         await producer.enqueue("a")
         lease = await holder.lease(peer_id="w-1", request_id="r-1")
         assert lease.owner_peer_id == "w-1"
-        token = wire.TokenRequest(lease.ownership_token)
+        token = wire.TokenRequest(lease.token)
         for verb in ("heartbeat", "complete", "release"):
             with pytest.raises(PermissionDenied):
                 await thief(verb, token)
         with pytest.raises(PermissionDenied):
-            await thief("fail", wire.FailRequest(lease.ownership_token))
+            await thief("fail", wire.FailRequest(lease.token))
         for verb in ("heartbeatBatch", "completeBatch"):
-            (result,) = (
-                await thief(verb, wire.TokenBatchRequest((lease.ownership_token,)))
-            ).results
+            (result,) = (await thief(verb, wire.TokenBatchRequest((lease.token,)))).results
             assert (result.success, result.error_code) == (False, "error.permission_denied")
         with pytest.raises(PermissionDenied):  # nor does its request id fetch it
             await thief.lease(peer_id="w-1", request_id="r-1")
@@ -209,13 +207,13 @@ async def test_a_stolen_token_is_refused_in_a_stream_of_work_too(
         lease = await holder.lease()
 
         async def messages() -> AsyncIterator[wire.WorkRequest]:
-            yield wire.WorkRequest(complete=(lease.ownership_token,))
+            yield wire.WorkRequest(complete=(lease.token,))
 
         stream = await thief.client.duplex("work", messages(), wire.WorkResponse)
         async with aclosing(stream), asyncio.timeout(10):
             (result,) = (await anext(stream)).results
         assert result.result.error_code == "error.permission_denied"
-        assert (await holder("complete", wire.TokenRequest(lease.ownership_token))).success
+        assert (await holder("complete", wire.TokenRequest(lease.token))).success
 
 
 async def test_the_worker_is_named_by_the_body_then_by_its_proof(
@@ -248,13 +246,13 @@ async def test_every_event_carries_who_was_proved_and_by_what(opened: Node, guar
         for name in "abcde":
             await call.enqueue(name)
         a, b, c, d = [await call.lease(peer_id="w") for _ in range(4)]
-        held = [wire.TokenRequest(lease.ownership_token) for lease in (a, b, c, d)]
+        held = [wire.TokenRequest(lease.token) for lease in (a, b, c, d)]
         await call("heartbeat", held[0])
         await again("heartbeat", held[0])
         await call("complete", held[0])
         await call("release", held[1])
-        await call("fail", wire.FailRequest(c.ownership_token, requeue=False))
-        await call("fail", wire.FailRequest(d.ownership_token, requeue=False))
+        await call("fail", wire.FailRequest(c.token, requeue=False))
+        await call("fail", wire.FailRequest(d.token, requeue=False))
         await operator("redrive", wire.DeadSelection(sequence_ids=(c.sequence_id,)))
         await operator("purge", wire.DeadSelection())
         page = await operator("drain", wire.DrainRequest())

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from omnirelay.lease.answers import LeaseResponse
 from omnirelay.lease.options import QueueOptions
 from omnirelay.mesh import wire
 from omnirelay.model.errors import StaleToken
@@ -101,11 +102,11 @@ async def test_callers_that_leave_at_any_moment_lose_nothing(over: str) -> None:
     assert {lease.attempt for lease in leases} == {1}
 
 
-async def repeated(call: Caller, name: str) -> wire.LeaseResponse | None:
+async def repeated(call: Caller, name: str) -> LeaseResponse | None:
     """What the request was given, if it still is."""
     try:
         lease = await call("lease", wire.LeaseRequest(request_id=name))
     except StaleToken:
         return None  # it was given, and given back
-    assert lease is None or isinstance(lease, wire.LeaseResponse)
+    assert lease is None or isinstance(lease, LeaseResponse)
     return lease

@@ -52,7 +52,7 @@ async def test_a_token_of_one_queue_means_nothing_in_another() -> None:
     async with node(namespaces={}, namespace=("a", "b")) as opened:
         async with caller(opened, "http", namespace="a") as first:
             await first.enqueue("x")
-            token = msgspec.to_builtins((await first.lease()).ownership_token)
+            token = msgspec.to_builtins((await first.lease()).token)
         answer = await post(opened, "/v1/b/complete", {"ownershipToken": token})
     assert answer.status == 404
     assert said(answer)["code"] == "error.resourcelease.unknown_token"
@@ -129,7 +129,7 @@ async def test_what_a_restart_interrupts_is_still_leased_to_its_holder(tmp_path:
         lease = await call.lease(peer_id="w")
     async with node(namespaces=own) as opened, caller(opened, "grpc") as call:
         assert (await call.enqueue("a", request_id="r-1")).duplicate
-        assert (await call("complete", wire.TokenRequest(lease.ownership_token))).success
+        assert (await call("complete", wire.TokenRequest(lease.token))).success
         assert (await call.stats()).epoch == 2
 
 

@@ -85,7 +85,7 @@ async def test_a_draining_node_refuses_new_work_and_takes_reports_until_it_resum
                 await call(verb, request)
         with pytest.raises(Unavailable, match="draining"):
             await call.enqueue("b")
-        token = wire.TokenRequest(lease.ownership_token)
+        token = wire.TokenRequest(lease.token)
         assert (await call("heartbeat", token)).success
         assert (await call("complete", token)).success
         opened.resume()

@@ -8,6 +8,7 @@ from omnirelay.cli.calling import Caller
 from omnirelay.cli.client import Client, calls_a_node
 from omnirelay.cli.ending import EXIT_FAILED, complain, print_json
 from omnirelay.cli.saying import body_in_words, clock_time, plain, span
+from omnirelay.lease.answers import LeaseResponse
 from omnirelay.mesh import wire
 from omnirelay.model import limits
 from omnirelay.model.errors import InvalidArgument, NothingToLease, OmniRelayError
@@ -73,19 +74,19 @@ def lease(
         print(_in_words(one))
 
 
-def _in_words(one: wire.LeaseResponse) -> str:
+def _in_words(one: LeaseResponse) -> str:
     payload = one.payload
     lines = [
         f"item {one.sequence_id}  {plain(payload.resource_type)}/{plain(payload.resource_id)}  "
         f"attempt {one.attempt}  fence {one.fence}",
-        f"  token    {one.ownership_token}",
+        f"  token    {one.token}",
         f"  expires  {clock_time(one.expires_at)}, {span(one.lease_duration_ms)} after the grant; "
         f"renew every {span(one.heartbeat_interval_ms)}",
         f"  body     {body_in_words(payload.body)}",
     ]
     if one.last_error is not None:
         lines.append(f"  before   {plain(one.last_error.message)}")
-    lines.append(f"  then     omnirelay complete {one.ownership_token}")
+    lines.append(f"  then     omnirelay complete {one.token}")
     return "\n".join(lines)
 
 

@@ -1,6 +1,7 @@
 """What the caller is told, read from the state after the command's records were applied."""
 
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from itertools import chain
 from typing import Any
 
@@ -43,10 +44,10 @@ from omnirelay.lease.records import (
 from omnirelay.lease.state import Held, QueueState
 from omnirelay.model import limits
 from omnirelay.model.errors import OmniRelayError, UnknownItem, UnknownToken
-from omnirelay.model.items import ErrorInfo, Payload, PendingItem, Token
+from omnirelay.model.items import ErrorInfo, Payload, PendingItem, Token, Wire, to_time
 
 
-class Answer(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+class Answer(Wire, frozen=True, gc=False):
     pass
 
 
@@ -57,14 +58,16 @@ class Accepted(Answer, frozen=True, gc=False):
     active_lease_count: int
 
 
-class Leased(Answer, frozen=True, gc=False):
+class LeaseResponse(Answer, frozen=True, gc=False):
+    """A lease as it travels: every wire writes it as it is (CONTRACT §1)."""
+
     payload: Payload
     sequence_id: int
     attempt: int
-    enqueued_at: int
-    token: Token
+    enqueued_at: datetime
+    token: Token = msgspec.field(name="ownershipToken")
     fence: int
-    expires_at: int
+    expires_at: datetime
     lease_duration_ms: int
     heartbeat_interval_ms: int
     owner_peer_id: str | None = None
@@ -144,9 +147,9 @@ Records = tuple[Record, ...]
 
 def answer(
     state: QueueState, command: Command, records: Records, now: int, options: QueueOptions
-) -> Answer | tuple[Leased, ...] | None:
+) -> Answer | tuple[LeaseResponse, ...] | None:
     """None: a `Grant` found nothing; the caller may wait."""
-    outcome: Answer | tuple[Leased, ...] | None = _ANSWER[type(command)](
+    outcome: Answer | tuple[LeaseResponse, ...] | None = _ANSWER[type(command)](
         state, command, records, now, options
     )
     return outcome
@@ -168,7 +171,7 @@ def _accepted(
 
 def _leased(
     state: QueueState, command: Grant, records: Records, now: int, options: QueueOptions
-) -> tuple[Leased, ...] | None:
+) -> tuple[LeaseResponse, ...] | None:
     if records:
         record = records[0]
         assert isinstance(record, Granted)
@@ -180,23 +183,28 @@ def _leased(
     return None
 
 
-def leased_all(all_held: Iterable[Held], options: QueueOptions) -> list[Leased]:
-    """As their holders see them."""
-    leases: list[Leased] = []
-    known_ms = beat_ms = 0
+def leased_all(all_held: Iterable[Held], options: QueueOptions) -> list[LeaseResponse]:
+    """As their holders see them. Those of one batch mostly share their times."""
+    leases: list[LeaseResponse] = []
+    known_ms = beat_ms = enqueued_ms = expires_ms = 0
+    enqueued_at = expires_at = to_time(0)
     for held in all_held:
         item, lease_ms = held.item, held.lease_ms
         if lease_ms != known_ms:
             known_ms, beat_ms = lease_ms, options.heartbeat_ms(lease_ms)
+        if item.enqueued_at != enqueued_ms:
+            enqueued_ms, enqueued_at = item.enqueued_at, to_time(item.enqueued_at)
+        if held.expires_at != expires_ms:
+            expires_ms, expires_at = held.expires_at, to_time(held.expires_at)
         leases.append(
-            Leased(
+            LeaseResponse(
                 item.payload,
                 item.sequence_id,
                 item.attempt,
-                item.enqueued_at,
+                enqueued_at,
                 Token(item.sequence_id, item.attempt, held.lease_id, held.fence),
                 held.fence,
-                held.expires_at,
+                expires_at,
                 lease_ms,
                 beat_ms,
                 held.peer_id or (held.principal or None),

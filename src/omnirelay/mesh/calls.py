@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from omnirelay.lease.answers import Answer, Leased
+from omnirelay.lease.answers import Answer, LeaseResponse
 from omnirelay.lease.commands import Command
 from omnirelay.model.errors import OmniRelayError
 from omnirelay.model.items import ANONYMOUS
@@ -37,8 +37,8 @@ class Call:
         self.withdrawn = False
 
 
-class LeaseReply(Answer, frozen=True, gc=False):
-    leases: tuple[Leased, ...]
+class Leases(Answer, frozen=True, gc=False):
+    leases: tuple[LeaseResponse, ...]
 
 
 class LeaseCall:

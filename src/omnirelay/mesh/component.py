@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
 from omnirelay.journal.events import Event
-from omnirelay.lease.answers import Answer, Leased
+from omnirelay.lease.answers import Answer, LeaseResponse
 from omnirelay.lease.commands import Command
 from omnirelay.mesh.calls import AnyCall, Call, LeaseCall, Outcome
 from omnirelay.mesh.desk import Desk
@@ -62,7 +62,7 @@ class Component:
         max_items: int,
         wait_ms: int,
         request_id: str | None = None,
-    ) -> tuple[Leased, ...]:
+    ) -> tuple[LeaseResponse, ...]:
         call = LeaseCall(
             max_items=max_items,
             wait_ms=wait_ms,

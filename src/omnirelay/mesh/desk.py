@@ -12,9 +12,9 @@ from collections.abc import Callable, Generator, Sequence
 from contextvars import Context
 from functools import partial
 
-from omnirelay.lease.answers import Leased
+from omnirelay.lease.answers import LeaseResponse
 from omnirelay.lease.commands import Release
-from omnirelay.mesh.calls import AnyCall, Call, LeaseCall, LeaseReply, Outcome
+from omnirelay.mesh.calls import AnyCall, Call, LeaseCall, Leases, Outcome
 from omnirelay.model.errors import NothingToLease, OmniRelayError
 
 
@@ -103,7 +103,7 @@ class Desk:
         withdraws what was not decided yet."""
         return self._expect(call)
 
-    async def lease(self, call: LeaseCall) -> tuple[Leased, ...]:
+    async def lease(self, call: LeaseCall) -> tuple[LeaseResponse, ...]:
         """Empty if nothing came within the wait. A caller that is cancelled keeps no lease."""
         future = self._expect(call)
         try:
@@ -113,7 +113,7 @@ class Desk:
                 self._give_back(call, future.result())
             raise
 
-    def release(self, leases: Sequence[Leased], principal: str) -> None:
+    def release(self, leases: Sequence[LeaseResponse], principal: str) -> None:
         """Hand back, untried, what nobody will work on."""
         give_back(self._offer, leases, principal)
 
@@ -148,11 +148,13 @@ class Desk:
             self._give_back(call, outcomes)
 
     def _give_back(self, call: AnyCall, outcomes: Sequence[Outcome]) -> None:
-        if isinstance(call, LeaseCall) and isinstance(outcomes[0], LeaseReply):
+        if isinstance(call, LeaseCall) and isinstance(outcomes[0], Leases):
             self.release(outcomes[0].leases, call.principal)
 
 
-def give_back(offer: Callable[[AnyCall], None], leases: Sequence[Leased], principal: str) -> None:
+def give_back(
+    offer: Callable[[AnyCall], None], leases: Sequence[LeaseResponse], principal: str
+) -> None:
     """Release at once, untried."""
     if leases:
         releases = [Release(token=one.token, principal=principal) for one in leases]
@@ -162,9 +164,9 @@ def give_back(offer: Callable[[AnyCall], None], leases: Sequence[Leased], princi
             return  # closed or overloaded: they expire instead
 
 
-def leases_of(outcomes: Sequence[Outcome]) -> tuple[Leased, ...]:
+def leases_of(outcomes: Sequence[Outcome]) -> tuple[LeaseResponse, ...]:
     outcome = outcomes[0]
-    if isinstance(outcome, LeaseReply):
+    if isinstance(outcome, Leases):
         return outcome.leases
     assert isinstance(outcome, OmniRelayError)
     if isinstance(outcome, NothingToLease):

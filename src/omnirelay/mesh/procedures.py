@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from omnirelay.journal.events import Event
+from omnirelay.lease.answers import LeaseResponse
 from omnirelay.mesh import wire
 from omnirelay.mesh.component import Component
 from omnirelay.mesh.operating import Operating
@@ -47,7 +48,7 @@ _VERBS = (
     _Verb(
         "lease",
         wire.LeaseRequest,
-        wire.LeaseResponse,
+        LeaseResponse,
         lambda verbs, _: verbs.lease,
         "Take one item, waiting up to waitMs for it; nothing (204) if none came.",
         is_prompt=True,

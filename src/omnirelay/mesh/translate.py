@@ -3,35 +3,18 @@
 from collections.abc import Sequence
 
 from omnirelay.journal.events import Event
-from omnirelay.lease.answers import DONE, Accepted, Beat, Beats, ItemView, Leased, Stats
+from omnirelay.lease.answers import DONE, Accepted, Beat, Beats, ItemView, Stats
 from omnirelay.mesh.calls import Outcome
 from omnirelay.mesh.wire import (
     Depths,
     EnqueueResult,
     ErrorView,
     InspectResponse,
-    LeaseResponse,
     StatsResponse,
     TokenResult,
 )
 from omnirelay.model.errors import OmniRelayError, StaleToken
 from omnirelay.model.items import to_time
-
-
-def lease_response(leased: Leased) -> LeaseResponse:
-    return LeaseResponse(
-        leased.payload,
-        leased.sequence_id,
-        leased.attempt,
-        to_time(leased.enqueued_at),
-        leased.token,
-        leased.fence,
-        to_time(leased.expires_at),
-        leased.lease_duration_ms,
-        leased.heartbeat_interval_ms,
-        leased.owner_peer_id,
-        leased.last_error,
-    )
 
 
 def error_view(error: OmniRelayError) -> ErrorView:

@@ -6,7 +6,7 @@ Nothing is answered here. The shard appends what was gathered, then lets the ans
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from omnirelay.lease.answers import Answer, Beats, Leased, answer
+from omnirelay.lease.answers import Answer, Beats, LeaseResponse, answer
 from omnirelay.lease.commands import (
     Command,
     Completes,
@@ -23,7 +23,7 @@ from omnirelay.lease.options import QueueOptions
 from omnirelay.lease.records import Enqueued
 from omnirelay.lease.runs import Played, grant, play
 from omnirelay.lease.state import QueueState
-from omnirelay.mesh.calls import Call, LeaseCall, LeaseReply, Outcome
+from omnirelay.mesh.calls import Call, LeaseCall, Leases, Outcome
 from omnirelay.mesh.refused import Refusals
 from omnirelay.model import limits
 from omnirelay.model.errors import Backpressure, InvalidArgument, NothingToLease, OmniRelayError
@@ -69,7 +69,7 @@ class Turn:
             or self._bytes >= limits.ENVELOPE_BYTES_MAX
         )
 
-    def apply(self, command: Command) -> Answer | tuple[Leased, ...] | None:
+    def apply(self, command: Command) -> Answer | tuple[LeaseResponse, ...] | None:
         records = decide(self.state, command, self.now, self.options)
         state = self.state
         for record in records:
@@ -210,13 +210,15 @@ class Turn:
         # No record: a repeat, which gets what is left of its leases, not more.
         if call.max_items > 1 and len(self.records) > recorded:
             leases += self._lease_more(wish, call.max_items - 1, leases[0])
-        self.replies.append((call, (LeaseReply(leases),)))
+        self.replies.append((call, (Leases(leases),)))
         return True
 
-    def _lease_more(self, wish: Grant, most: int, first: Leased) -> tuple[Leased, ...]:
+    def _lease_more(
+        self, wish: Grant, most: int, first: LeaseResponse
+    ) -> tuple[LeaseResponse, ...]:
         """Up to `most` after the first, as long as an answer can carry them: the rest would be
         leased to nobody."""
-        leases: list[Leased] = []
+        leases: list[LeaseResponse] = []
         lanes = self.state.lanes
         size = wire_size(first.payload, first.last_error)
         while len(leases) < most and size < limits.PAGE_BYTES_MAX:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from omnirelay.lease.answers import Accepted, Beat, Beats, Done, Returned, Stats
+from omnirelay.lease.answers import Accepted, Beat, Beats, Done, LeaseResponse, Returned, Stats
 from omnirelay.lease.commands import (
     Complete,
     Completes,
@@ -19,7 +19,6 @@ from omnirelay.mesh.component import Component, peer_of
 from omnirelay.mesh.translate import (
     depths_after,
     enqueue_results,
-    lease_response,
     token_results,
 )
 from omnirelay.model.errors import InvalidPayload, OmniRelayError, Unavailable
@@ -59,13 +58,11 @@ class Verbs:
             stats = wire.Depths(read.pending_count, read.active_lease_count)
         return wire.EnqueueBatchResponse(stats, enqueue_results(outcomes))
 
-    async def lease(
-        self, meta: RequestMeta, request: wire.LeaseRequest
-    ) -> wire.LeaseResponse | None:
+    async def lease(self, meta: RequestMeta, request: wire.LeaseRequest) -> LeaseResponse | None:
         leases = await self._component.lease(
             meta, request, max_items=1, wait_ms=request.wait_ms, request_id=request.request_id
         )
-        return lease_response(leases[0]) if leases else None
+        return leases[0] if leases else None
 
     async def lease_batch(
         self, meta: RequestMeta, request: wire.LeaseBatchRequest
@@ -77,7 +74,7 @@ class Verbs:
             wait_ms=request.wait_ms,
             request_id=request.request_id,
         )
-        return wire.LeaseBatchResponse(tuple(map(lease_response, leases)))
+        return wire.LeaseBatchResponse(leases)
 
     async def heartbeat(
         self, meta: RequestMeta, request: wire.TokenRequest

@@ -10,8 +10,9 @@ from typing import Annotated
 import msgspec
 
 from omnirelay.journal.events import Event
+from omnirelay.lease.answers import LeaseResponse
 from omnirelay.model import limits
-from omnirelay.model.items import ErrorInfo, Payload, PendingItem, Token, Wire
+from omnirelay.model.items import Payload, PendingItem, Token, Wire
 
 Text = Annotated[str, msgspec.Meta(max_length=limits.NAME_CHARS_MAX)]
 Types = Annotated[tuple[Text, ...], msgspec.Meta(max_length=limits.RESOURCE_TYPES_MAX)]
@@ -87,20 +88,6 @@ class LeaseBatchRequest(Wire, frozen=True, gc=False):
     resource_types: Types | None = None
     lease_duration_ms: Count | None = None
     request_id: Text | None = None
-
-
-class LeaseResponse(Wire, frozen=True, gc=False):
-    payload: Payload
-    sequence_id: int
-    attempt: int
-    enqueued_at: datetime
-    ownership_token: Token
-    fence: int
-    expires_at: datetime
-    lease_duration_ms: int
-    heartbeat_interval_ms: int
-    owner_peer_id: str | None = None
-    last_error: ErrorInfo | None = None
 
 
 class LeaseBatchResponse(Wire, frozen=True, gc=False):

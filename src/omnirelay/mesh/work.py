@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from omnirelay.lease.commands import Command, Complete, Heartbeat, Release
 from omnirelay.mesh.component import Component
-from omnirelay.mesh.translate import lease_response, token_result
+from omnirelay.mesh.translate import token_result
 from omnirelay.mesh.verbs import fail_of
 from omnirelay.mesh.wire import WorkRequest, WorkResponse, WorkResult
 from omnirelay.model import limits
 from omnirelay.rpc.meta import RequestMeta
 
 if TYPE_CHECKING:
-    from omnirelay.lease.answers import Leased
+    from omnirelay.lease.answers import LeaseResponse
     from omnirelay.model.items import Token
 
 _AHEAD = 2
@@ -60,7 +60,7 @@ class _Shift:
         self._credits = 0
         self._more = asyncio.Event()
         self._out: deque[tuple[WorkResult, ...]] = deque()
-        self._leased: deque[tuple[Leased, ...]] = deque()
+        self._leased: deque[tuple[LeaseResponse, ...]] = deque()
         self._ready = asyncio.Event()
         self._room = asyncio.Event()
 
@@ -144,7 +144,7 @@ class _Shift:
                 self._out.popleft()
                 self._room.set()
             while self._leased:
-                yield WorkResponse(leases=tuple(map(lease_response, self._leased[0])))
+                yield WorkResponse(leases=self._leased[0])
                 self._leased.popleft()
                 self._room.set()
             if has_ended:

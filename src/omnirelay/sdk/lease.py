@@ -3,9 +3,10 @@
 import threading
 from typing import TYPE_CHECKING, Any
 
-from omnirelay.lease.answers import Answer, Leased, Returned
+from omnirelay.lease.answers import Answer, LeaseResponse, Returned
 from omnirelay.lease.commands import Complete, Fail, Release
 from omnirelay.model.errors import InvalidArgument, NothingToLease, OmniRelayError
+from omnirelay.model.items import to_ms
 from omnirelay.sdk.arguments import optional_milliseconds, proved, storable
 from omnirelay.sdk.lost import Lost
 
@@ -44,7 +45,7 @@ class Lease:
     )
 
     def __init__(
-        self, relay: "Relay", leased: Leased, asked_at_ms: int, *, renews: bool = True
+        self, relay: "Relay", leased: LeaseResponse, asked_at_ms: int, *, renews: bool = True
     ) -> None:
         self._relay = relay
         self._leased = leased
@@ -102,7 +103,7 @@ class Lease:
 
     @property
     def enqueued_at_ms(self) -> int:
-        return self._leased.enqueued_at
+        return to_ms(self._leased.enqueued_at)
 
     @property
     def lease_ms(self) -> int:

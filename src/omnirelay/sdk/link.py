@@ -15,9 +15,9 @@ import msgspec
 from omnirelay.journal.checkpoint import Apply
 from omnirelay.journal.events import Event
 from omnirelay.journal.follower import FollowerStatus
-from omnirelay.lease.answers import Leased
+from omnirelay.lease.answers import LeaseResponse
 from omnirelay.lease.commands import Command, Heartbeat
-from omnirelay.mesh.calls import Call, LeaseCall, LeaseReply, Outcome
+from omnirelay.mesh.calls import Call, LeaseCall, Leases, Outcome
 from omnirelay.mesh.desk import Desk, give_back, leases_of
 from omnirelay.model.errors import Unavailable
 from omnirelay.model.items import ANONYMOUS, Token
@@ -41,7 +41,7 @@ class Link(Protocol):
     ) -> Sequence[Outcome]:
         """One outcome a command, in order."""
 
-    async def lease(self, wish: Wish) -> tuple[Leased, ...]:
+    async def lease(self, wish: Wish) -> tuple[LeaseResponse, ...]:
         """Empty if nothing came within the wait. A caller that is cancelled keeps no lease."""
 
     def beat(self, tokens: Sequence[Token], timeout_s: float) -> Sequence[Outcome]:
@@ -92,7 +92,7 @@ class EmbeddedLink(_Embedded):
     ) -> Sequence[Outcome]:
         return await self._desk().call(Call(commands, wait_ms=wait_ms))
 
-    async def lease(self, wish: Wish) -> tuple[Leased, ...]:
+    async def lease(self, wish: Wish) -> tuple[LeaseResponse, ...]:
         return await self._desk().lease(_lease_call(wish))
 
     def _desk(self) -> Desk:
@@ -120,7 +120,7 @@ class BlockingLink(_Embedded):
         self._engine.offer_and_drive(Call(commands, slot.fill, wait_ms=wait_ms))
         return slot.wait(None)
 
-    async def lease(self, wish: Wish) -> tuple[Leased, ...]:
+    async def lease(self, wish: Wish) -> tuple[LeaseResponse, ...]:
         slot = _Slot()
         call = _lease_call(wish)
         call.reply = slot.fill
@@ -133,7 +133,7 @@ class BlockingLink(_Embedded):
             raise
 
     def _give_back(self, outcomes: Sequence[Outcome]) -> None:
-        if isinstance(outcomes[0], LeaseReply):
+        if isinstance(outcomes[0], Leases):
             give_back(self._engine.offer, outcomes[0].leases, ANONYMOUS)
 
     def events(self, after: int, *, follow: bool) -> AsyncIterator[Event]:

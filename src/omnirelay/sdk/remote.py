@@ -9,14 +9,13 @@ from typing import Any
 from omnirelay.journal.checkpoint import Apply, CheckpointStore
 from omnirelay.journal.events import Event
 from omnirelay.journal.follower import FollowerStatus
-from omnirelay.lease.answers import Leased
+from omnirelay.lease.answers import LeaseResponse
 from omnirelay.lease.commands import Command, Release
 from omnirelay.mesh import wire
 from omnirelay.mesh.calls import Outcome
 from omnirelay.model.errors import Closed, OmniRelayError, StaleToken
 from omnirelay.model.items import Token
 from omnirelay.model.ports import Ids
-from omnirelay.sdk import words
 from omnirelay.sdk.asking import Route
 from omnirelay.sdk.following import Following
 from omnirelay.sdk.link import Wish
@@ -70,11 +69,11 @@ class RemoteLink:
 
     # -- leases -------------------------------------------------------------------------------
 
-    async def lease(self, wish: Wish) -> tuple[Leased, ...]:
+    async def lease(self, wish: Wish) -> tuple[LeaseResponse, ...]:
         self._check_open()
         return await self._taker.take(wish)
 
-    async def _ask_leases(self, wish: Wish) -> tuple[Leased, ...]:
+    async def _ask_leases(self, wish: Wish) -> tuple[LeaseResponse, ...]:
         """Under a request id, so that a reply that gets lost loses no lease."""
         until = self._clock.monotonic_ms() + wish.wait_ms
         if wish.request_id is not None:
@@ -85,7 +84,9 @@ class RemoteLink:
             except StaleToken:
                 continue  # the reply got lost, and when we asked again its leases were over
 
-    async def _ask_watched(self, wish: Wish, request_id: str, until: int) -> tuple[Leased, ...]:
+    async def _ask_watched(
+        self, wish: Wish, request_id: str, until: int
+    ) -> tuple[LeaseResponse, ...]:
         task = asyncio.current_task()
         assert task is not None
         self._leasing.add(task)
@@ -99,7 +100,7 @@ class RemoteLink:
         finally:
             self._leasing.discard(task)
 
-    async def _ask_once(self, wish: Wish, request_id: str, until: int) -> tuple[Leased, ...]:
+    async def _ask_once(self, wish: Wish, request_id: str, until: int) -> tuple[LeaseResponse, ...]:
         def request() -> wire.LeaseBatchRequest:
             return wire.LeaseBatchRequest(
                 wish.max_items,
@@ -113,7 +114,7 @@ class RemoteLink:
         response = await self._asking.ask(
             "leaseBatch", request(), wire.LeaseBatchResponse, renewed=request
         )
-        return () if response is None else words.leased_all(response.leases)
+        return () if response is None else response.leases
 
     async def _return_unseen(self, wish: Wish, request_id: str) -> None:
         """The caller left while the answer may have been on its way. What was granted under this
@@ -127,9 +128,9 @@ class RemoteLink:
         except OmniRelayError:
             return  # they are over already, or expire
         for lease in () if response is None else response.leases:
-            await self._release(lease.ownership_token)
+            await self._release(lease.token)
 
-    def give_back(self, leases: tuple[Leased, ...]) -> None:
+    def give_back(self, leases: tuple[LeaseResponse, ...]) -> None:
         """What came for somebody who has gone is released at once, untried."""
         for leased in leases:
             self._spawn(self._release(leased.token))

@@ -8,14 +8,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from omnirelay.lease.answers import Leased
+from omnirelay.lease.answers import LeaseResponse
 from omnirelay.model import limits
 from omnirelay.model.ports import Clock
 from omnirelay.sdk.alone import Alone
 from omnirelay.sdk.link import Wish
 
-Ask = Callable[[Wish], Awaitable[tuple[Leased, ...]]]
-Leases = asyncio.Future[tuple[Leased, ...]]
+Ask = Callable[[Wish], Awaitable[tuple[LeaseResponse, ...]]]
+Leases = asyncio.Future[tuple[LeaseResponse, ...]]
 
 
 class _Sort(NamedTuple):
@@ -43,7 +43,7 @@ class Taker:
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         ask: Ask,
-        give_back: Callable[[tuple[Leased, ...]], None],
+        give_back: Callable[[tuple[LeaseResponse, ...]], None],
     ) -> None:
         self._loop = loop
         self._clock = clock
@@ -55,7 +55,7 @@ class Taker:
         self._alone = Alone()
         self.tasks: set[asyncio.Task[None]] = set()
 
-    async def take(self, wish: Wish) -> tuple[Leased, ...]:
+    async def take(self, wish: Wish) -> tuple[LeaseResponse, ...]:
         if wish.max_items != 1 or wish.request_id is not None:
             return await self._ask(wish)
         if self._alone.may_leave(others_wait=bool(self._formed)):
@@ -107,7 +107,7 @@ class Taker:
         for member in party.living():
             member.set_result(())
 
-    def _deal(self, party: _Party, leases: tuple[Leased, ...]) -> None:
+    def _deal(self, party: _Party, leases: tuple[LeaseResponse, ...]) -> None:
         living = party.living()
         for member, leased in zip(living, leases, strict=False):
             member.set_result((leased,))

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from omnirelay.journal.checkpoint import Apply
 from omnirelay.journal.events import Event
 from omnirelay.journal.follower import FollowerStatus
-from omnirelay.lease.answers import Leased
+from omnirelay.lease.answers import LeaseResponse
 from omnirelay.lease.commands import Command
 from omnirelay.mesh.calls import Outcome
 from omnirelay.model.errors import Closed, OmniRelayError
@@ -33,7 +33,7 @@ class ThreadedLink:
     ) -> Sequence[Outcome]:
         return self._wait(self._link.call(commands, wait_ms=wait_ms))
 
-    async def lease(self, wish: Wish) -> tuple[Leased, ...]:
+    async def lease(self, wish: Wish) -> tuple[LeaseResponse, ...]:
         taking = _Taking(self._link, wish)
         try:
             return self._wait(taking.run())
@@ -100,9 +100,9 @@ class _Taking:
     def __init__(self, link: RemoteLink, wish: Wish) -> None:
         self._link = link
         self._wish = wish
-        self._leases: tuple[Leased, ...] = ()
+        self._leases: tuple[LeaseResponse, ...] = ()
 
-    async def run(self) -> tuple[Leased, ...]:
+    async def run(self) -> tuple[LeaseResponse, ...]:
         self._leases = await self._link.lease(self._wish)
         return self._leases
 

@@ -1,12 +1,11 @@
 """Between the commands and answers of the core and what travels: the caller's side of
 `mesh/translate.py`."""
 
-from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from omnirelay.lease import answers, commands
-from omnirelay.lease.answers import Answer, Beat, Beats, Leased
+from omnirelay.lease.answers import Answer, Beat, Beats
 from omnirelay.lease.commands import Command
 from omnirelay.mesh import wire
 from omnirelay.mesh.calls import Outcome
@@ -72,39 +71,6 @@ def beats(response: wire.TokenBatchResponse, tokens: Sequence[Token]) -> Beats:
 
 
 _DONE = answers.Done()
-
-
-def leased_all(responses: Iterable[wire.LeaseResponse]) -> tuple[Leased, ...]:
-    """The leases of one answer mostly share their times, which are dear to convert."""
-    leases: list[Leased] = []
-    enqueued_at = expires_at = _NEVER
-    enqueued_ms = expires_ms = 0
-    for response in responses:
-        if response.enqueued_at != enqueued_at:
-            enqueued_at = response.enqueued_at
-            enqueued_ms = to_ms(enqueued_at)
-        if response.expires_at != expires_at:
-            expires_at = response.expires_at
-            expires_ms = to_ms(expires_at)
-        leases.append(
-            Leased(
-                response.payload,
-                response.sequence_id,
-                response.attempt,
-                enqueued_ms,
-                response.ownership_token,
-                response.fence,
-                expires_ms,
-                response.lease_duration_ms,
-                response.heartbeat_interval_ms,
-                response.owner_peer_id,
-                response.last_error,
-            )
-        )
-    return tuple(leases)
-
-
-_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 # -- one command, one call ----------------------------------------------------------------------

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from omnirelay.lease.answers import Accepted, Beat, Beats, Leased, Stats
+from omnirelay.lease.answers import Accepted, Beat, Beats, LeaseResponse, Stats
 from omnirelay.lease.commands import Command, Enqueue, ReadStats
-from omnirelay.mesh.calls import Call, LeaseCall, LeaseReply, Outcome, Reply
+from omnirelay.mesh.calls import Call, LeaseCall, Leases, Outcome, Reply
 from omnirelay.model.errors import OmniRelayError, OutcomeUnknown
 from omnirelay.model.items import Token
 from omnirelay.testing.checker import Kind, Op
@@ -134,7 +134,7 @@ class Caller:
         def note(outcomes: Sequence[Outcome] | None, called: float, returned: float) -> None:
             outcome = outcomes[0] if outcomes else None
             ok = is_ok(outcome)
-            if not isinstance(outcome, LeaseReply):
+            if not isinstance(outcome, Leases):
                 until = None if ok is None else returned
                 self.history.append(
                     Op(
@@ -153,7 +153,7 @@ class Caller:
         return note
 
     def _note_lease(
-        self, lease: Leased, called: float, returned: float, request_id: str | None
+        self, lease: LeaseResponse, called: float, returned: float, request_id: str | None
     ) -> None:
         self.history.append(
             Op(

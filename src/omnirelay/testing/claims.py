@@ -18,7 +18,7 @@ from omnirelay.lease.records import (
     Renewed,
     Restored,
 )
-from omnirelay.mesh.calls import LeaseReply, Outcome
+from omnirelay.mesh.calls import Leases, Outcome
 
 Claim = tuple[str, int, str]
 """Event type, item, and what makes it this event and no other of its kind."""
@@ -45,7 +45,7 @@ def claims_of_record(record: Record) -> Iterator[Claim]:
 
 
 def claims_of_leases(outcome: Outcome) -> list[Claim]:
-    if not isinstance(outcome, LeaseReply):
+    if not isinstance(outcome, Leases):
         return []
     return [
         ("LeaseGranted", lease.sequence_id, f"{lease.token.lease_id} {lease.fence}")

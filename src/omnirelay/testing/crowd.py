@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from omnirelay.lease.answers import DrainPage, Leased
+from omnirelay.lease.answers import DrainPage, LeaseResponse
 from omnirelay.lease.commands import (
     Command,
     Complete,
@@ -19,7 +19,7 @@ from omnirelay.lease.commands import (
     Release,
     Restore,
 )
-from omnirelay.mesh.calls import LeaseCall, LeaseReply, Outcome, Reply
+from omnirelay.mesh.calls import LeaseCall, Leases, Outcome, Reply
 from omnirelay.model.items import Payload, PendingItem, Token
 from omnirelay.testing.callers import Caller, calling, is_ok, not_noted
 from omnirelay.testing.checker import Kind, Op
@@ -95,7 +95,7 @@ class Worker(Caller):
             else:
                 await asyncio.sleep(self.chance.uniform(0.05, 0.3))
 
-    async def _lease(self) -> Sequence[Leased]:
+    async def _lease(self) -> Sequence[LeaseResponse]:
         chance = self.chance
         self._asked += 1
         request_id = f"{self.name}/{self._asked}" if self.has("lease_request_id") else None
@@ -123,14 +123,14 @@ class Worker(Caller):
             note = self.note_leases(request_id)
             outcomes = await self.ask(make, note, timeout_s=timeout_s)
             outcome = outcomes[0] if outcomes else None
-            if isinstance(outcome, LeaseReply):
+            if isinstance(outcome, Leases):
                 return outcome.leases
             if request_id is None or is_ok(outcome) is False:
                 return ()
             await asyncio.sleep(chance.uniform(0, 0.1))
         return ()
 
-    async def _work(self, leases: Sequence[Leased]) -> None:
+    async def _work(self, leases: Sequence[LeaseResponse]) -> None:
         tokens = [lease.token for lease in leases]
         for number, lease in enumerate(leases):
             await self._pause(0.08 if self.is_calm else 0.3)
@@ -147,7 +147,7 @@ class Worker(Caller):
         if self.chance.random() < 0.5:
             await asyncio.sleep(self.chance.uniform(0, most_s))
 
-    async def _end(self, lease: Leased) -> None:
+    async def _end(self, lease: LeaseResponse) -> None:
         token = self._old_style(lease.token)
         deed = self._draw_deed()
         if deed == "abandon":

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from omnirelay.lease import image
-from omnirelay.lease.answers import Answer, Leased, answer
+from omnirelay.lease.answers import Answer, LeaseResponse, answer
 from omnirelay.lease.commands import Command, StartEpoch
 from omnirelay.lease.decide import decide
 from omnirelay.lease.evolve import evolve
@@ -21,7 +21,7 @@ from omnirelay.lease.state import QueueState
 from omnirelay.model.items import dashed
 
 Records = tuple[Record, ...]
-Reply = Answer | tuple[Leased, ...] | None
+Reply = Answer | tuple[LeaseResponse, ...] | None
 Decide = Callable[[QueueState, Command, int, QueueOptions], Records]
 Evolve = Callable[[QueueState, Record, int], None]
 Entry = tuple[int, Record]

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
+from omnirelay.lease.answers import LeaseResponse
 from omnirelay.mesh import wire
 from omnirelay.model.errors import OmniRelayError, OutcomeUnknown, Unavailable
 from omnirelay.model.items import Payload, Token, Wire
@@ -129,7 +130,7 @@ class Worker(Client):
                 await self._work(lease)
             await asyncio.sleep(self.chance.uniform(0.02, 0.12) if lease is None else 0.002)
 
-    async def _lease(self) -> wire.LeaseResponse | None:
+    async def _lease(self) -> LeaseResponse | None:
         self._asked += 1
         request_id = f"{self.name}/{self._asked}"
         wait_ms = self.chance.choice((0, 0, 40))
@@ -137,7 +138,7 @@ class Worker(Client):
         for _ in range(_TRIES):
             called = self._loop.time()
             try:
-                lease = await self.call("lease", message, wire.LeaseResponse)
+                lease = await self.call("lease", message, LeaseResponse)
             except OutcomeUnknown:
                 self.note("lease", called, ok=None, request_id=request_id)
             except OmniRelayError:
@@ -145,7 +146,7 @@ class Worker(Client):
             else:
                 if lease is not None:
                     lasts_s = lease.lease_duration_ms / 1000
-                    known = _named(lease.ownership_token)
+                    known = _named(lease.token)
                     self.note(
                         "lease", called, ok=True, request_id=request_id, expires=lasts_s, **known
                     )
@@ -153,8 +154,8 @@ class Worker(Client):
             await self.pause(0.03)
         return None
 
-    async def _work(self, lease: wire.LeaseResponse) -> None:
-        token = lease.ownership_token
+    async def _work(self, lease: LeaseResponse) -> None:
+        token = lease.token
         await self.pause(0.015)
         if self.has("heartbeat"):
             await self._beat(token)

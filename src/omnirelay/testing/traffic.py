@@ -21,7 +21,7 @@ from omnirelay.lease.commands import (
     Release,
     Restore,
 )
-from omnirelay.mesh.calls import AnyCall, Call, LeaseCall, LeaseReply, Outcome
+from omnirelay.mesh.calls import AnyCall, Call, LeaseCall, Leases, Outcome
 from omnirelay.model.errors import DiskFull, OmniRelayError, Overloaded, Unavailable
 from omnirelay.model.items import Payload, PendingItem, Token
 from omnirelay.sdk.link import Wish
@@ -185,7 +185,7 @@ class Traffic:
 
     def _learn(self, called: Called, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
-            if isinstance(outcome, LeaseReply):
+            if isinstance(outcome, Leases):
                 self.held += [lease.token for lease in outcome.leases]
             elif isinstance(outcome, DrainPage):
                 self.drained += outcome.items

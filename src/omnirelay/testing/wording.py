@@ -190,11 +190,10 @@ def _beat(outcome: answers.Beat | OmniRelayError) -> str:
     return f"until {outcome.expires_at}"
 
 
-def _lease(lease: answers.Leased) -> str:
+def _lease(lease: answers.LeaseResponse) -> str:
     token = lease.token
-    return (
-        f"{token.sequence_id} attempt {token.attempt} fence {token.fence} until {lease.expires_at}"
-    )
+    until = to_ms(lease.expires_at)
+    return f"{token.sequence_id} attempt {token.attempt} fence {token.fence} until {until}"
 
 
 def _holding(view: answers.ItemView) -> str:

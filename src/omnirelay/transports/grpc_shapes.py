@@ -1,9 +1,9 @@
 """How one struct and one message map onto each other, field by field, worked out once."""
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from keyword import iskeyword
 from typing import Any, Final, cast
 
 import msgspec
@@ -93,7 +93,7 @@ class Shapes:
         assert isinstance(described, inspect.StructType)
         protos = {one.name: cast("FieldDescriptor", one) for one in message.DESCRIPTOR.fields}
         for field in described.fields:
-            proto = protos.pop(field.name, None) or protos.pop(_without_mark(field.name), None)
+            proto = protos.pop(field.name, None) or protos.pop(_snake(field.encode_name), None)
             if proto is None:
                 raise _misfit(kind, field.name, "has no such field in its message")
             shape.add(field, proto, self._way(kind, field, proto))
@@ -225,10 +225,12 @@ def _is_map(proto: FieldDescriptor) -> bool:
     return entry is not None and bool(entry.GetOptions().map_entry)
 
 
-def _without_mark(name: str) -> str:
-    """`from_` is called `from` where that is no keyword."""
-    bare = name.removesuffix("_")
-    return bare if iskeyword(bare) else name
+def _snake(name: str) -> str:
+    """What a field is called on the wires that write its name: `from_` is `from` there."""
+    return _UPPER.sub(lambda found: f"_{found[0].lower()}", name)
+
+
+_UPPER = re.compile("[A-Z]")
 
 
 def _misfit(kind: type, name: str, why: str) -> InvalidOption:
