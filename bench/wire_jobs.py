@@ -163,9 +163,8 @@ JOBS: dict[str, Job] = {
     "callers256_batches": over("stream", lambda relay, s: batches(relay, 256, s)),
     "callers256": over("stream", lambda relay, s: cycles(relay, 256, s)),
     "callers32": over("stream", lambda relay, s: cycles(relay, 32, s)),
-    # As many callers as suit the wire: with 8 HTTP had a fifth less; more gave gRPC nothing.
-    "batches_http": over("http", lambda relay, s: batches(relay, 64, s)),
-    "batches_grpc": over("grpc", lambda relay, s: batches(relay, 8, s)),
+    "batches_http": over("http", lambda relay, s: batches(relay, 256, s)),
+    "batches_grpc": over("grpc", lambda relay, s: batches(relay, 256, s)),
     "sequential": over("stream", sequential),
     "wakeup": _wakeup,
     "memory": _memory,

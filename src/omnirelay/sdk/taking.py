@@ -1,7 +1,8 @@
-"""Lease calls made in the same turn for the same kind of work become one call for several.
+"""Lease calls made in the same turn for the same kind of work become one call for all of them.
 
-What comes is dealt out in the order it was asked for. Who got nothing asks again with what is left
-of its wait; what comes for somebody who has gone goes to the next, or back to the queue.
+What comes is dealt out in the order it was asked for, to each as many as it wants. Who got nothing
+asks again with what is left of its wait; what comes for somebody who has gone goes to the next, or
+back to the queue.
 """
 
 import asyncio
@@ -13,6 +14,10 @@ from omnirelay.model import limits
 from omnirelay.model.ports import Clock
 from omnirelay.sdk.alone import Alone
 from omnirelay.sdk.link import Wish
+
+TOGETHER_MAX = limits.BATCH_MAX // 2
+"""Items that are asked for in one call: with more, the node would work on all while every caller
+waits, and then the other way round."""
 
 Ask = Callable[[Wish], Awaitable[tuple[LeaseResponse, ...]]]
 Leases = asyncio.Future[tuple[LeaseResponse, ...]]
@@ -30,11 +35,17 @@ class _Sort(NamedTuple):
 class _Party:
     def __init__(self, sort: _Sort) -> None:
         self.sort = sort
-        self.members: list[Leases] = []
+        self.members: list[tuple[Leases, int]] = []
+        """Who asks, and for how many."""
+        self.wanted = 0
         self.task: asyncio.Task[None] | None = None
 
-    def living(self) -> list[Leases]:
-        return [member for member in self.members if not member.done()]
+    def add(self, member: Leases, count: int) -> None:
+        self.members.append((member, count))
+        self.wanted += count
+
+    def living(self) -> list[tuple[Leases, int]]:
+        return [member for member in self.members if not member[0].done()]
 
 
 class Taker:
@@ -56,19 +67,19 @@ class Taker:
         self.tasks: set[asyncio.Task[None]] = set()
 
     async def take(self, wish: Wish) -> tuple[LeaseResponse, ...]:
-        if wish.max_items != 1 or wish.request_id is not None:
+        if wish.request_id is not None or wish.max_items < 1:  # the node refuses the latter
             return await self._ask(wish)
         if self._alone.may_leave(others_wait=bool(self._formed)):
             return await self._alone.leave(self._ask(wish))
         sort = _Sort(wish.wait_ms, wish.resource_types, wish.lease_duration_ms, wish.peer_id)
         party = self._forming.get(sort)
-        if party is None or len(party.members) >= limits.BATCH_MAX:
+        if party is None or party.wanted + wish.max_items > TOGETHER_MAX:
             if not self._formed:
                 self._loop.call_soon(self._go)
             party = self._forming[sort] = _Party(sort)
             self._formed.append(party)
         member: Leases = self._loop.create_future()
-        party.members.append(member)
+        party.add(member, wish.max_items)
         try:
             return await member
         except asyncio.CancelledError:
@@ -92,24 +103,28 @@ class Taker:
         left_ms = party.sort.wait_ms
         try:
             while living := party.living():
-                wish = Wish(max_items=len(living), **party.sort._replace(wait_ms=left_ms)._asdict())
+                most = sum(count for _, count in living)
+                wish = Wish(max_items=most, **party.sort._replace(wait_ms=left_ms)._asdict())
                 self._deal(party, await self._ask(wish))
                 left_ms = until - self._clock.monotonic_ms()
                 if left_ms <= 0:
                     break
         except asyncio.CancelledError:
-            for member in party.living():
+            for member, _ in party.living():
                 member.cancel()
             raise
         except Exception as error:
-            for member in party.living():
+            for member, _ in party.living():
                 member.set_exception(error)
-        for member in party.living():
+        for member, _ in party.living():
             member.set_result(())
 
     def _deal(self, party: _Party, leases: tuple[LeaseResponse, ...]) -> None:
-        living = party.living()
-        for member, leased in zip(living, leases, strict=False):
-            member.set_result((leased,))
-        if len(leases) > len(living):
-            self._give_back(leases[len(living) :])
+        at = 0
+        for member, count in party.living():
+            if at >= len(leases):
+                return
+            member.set_result(leases[at : at + count])
+            at += count
+        if at < len(leases):
+            self._give_back(leases[at:])
