@@ -39,7 +39,7 @@ async def take_turns(term: Term, inbox: Inbox, play: Play, *, is_held: Callable[
                 break
             keeping.go_on(term.time.now_ms())
             turn = await _commit_and_play(
-                term, turn, play, lambda: not is_held() and term.may_run_ahead() and _is_rush(inbox)
+                term, turn, play, lambda: not is_held() and term.may_run_ahead() and is_rush(inbox)
             )
         await keeping.finish()
     finally:
@@ -114,7 +114,7 @@ async def _played_before(
     return None
 
 
-def _is_rush(inbox: Inbox) -> bool:
+def is_rush(inbox: Inbox) -> bool:
     """Enough waits for a turn of its own."""
     count = 0
     for place in range(len(inbox)):  # others may add to it meanwhile, from their threads

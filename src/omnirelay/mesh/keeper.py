@@ -53,6 +53,10 @@ class Keeper:
         """A snapshot is on its way."""
         return self._parts is not None
 
+    def is_wanted(self, state: QueueState) -> bool:
+        """Whether there is anything to do, which goes on between turns."""
+        return self.is_busy or self.is_due(state)
+
     def is_due(self, state: QueueState) -> bool:
         """Whether a snapshot should be begun."""
         since = state.sequence - self.snapshot_sequence

@@ -8,7 +8,6 @@ new epoch.
 
 import asyncio
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -31,7 +30,7 @@ from omnirelay.mesh.refusal import (
     read_only,
     refuse,
 )
-from omnirelay.mesh.rest import LoopRest, Rest, run_now
+from omnirelay.mesh.rest import LoopRest, Rest
 from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.mesh.tally import Tally
 from omnirelay.mesh.term import Term
@@ -42,7 +41,6 @@ from omnirelay.model.errors import (
     Fenced,
     NotOwner,
     OmniRelayError,
-    OutcomeUnknown,
     Overloaded,
     Recovering,
     SequenceTaken,
@@ -90,11 +88,6 @@ class Shard:
         self._rest = rest or LoopRest()
         self._is_resting = False
         self._rests_until: int | None = None
-        self._turning = threading.Lock()
-        """Held by whoever may touch the state: the task, except while it rests, or a driver."""
-        self._turning.acquire()
-        self._broken: OmniRelayError | None = None
-        """How a driver's turn failed; the task ends its term with it."""
         self._on_ready = on_ready
         self._on_trouble = on_trouble
         self.is_stopping = self._ended = False
@@ -114,59 +107,8 @@ class Shard:
         self.put(call)
         self._wake()
 
-    def offer_and_drive(self, call: AnyCall) -> None:
-        """The same for a caller that blocks anyway, over a store that blocks: if the shard rests,
-        this thread takes the turn itself, which saves a lone caller two changes of thread."""
-        self.put(call)
-        while self.drive():
-            pass
-
-    def drive(self) -> bool:
-        """Take a turn that `put` calls wait for, or let the task take it if it is at it. True:
-        there are more for this thread to take."""
-        has_more = needs_task = False
-        try:
-            if self._inbox and self._turning.acquire(blocking=False):
-                try:
-                    self._drive()
-                finally:
-                    needs_task = self._needs_task()
-                    self._turning.release()
-                has_more = bool(self._inbox) and not needs_task
-        finally:
-            if not has_more and (self._inbox or needs_task):
-                self._wake()
-        return has_more
-
-    def _drive(self) -> None:
-        term = self._term
-        if self._broken is not None or term is None:
-            return  # the term is over; the task will refuse what waits
-        turn = term.turn()
-        calls: list[AnyCall] = []
-        try:
-            self._play_or_give_up(term, turn, calls)
-            run_now(term.commit(turn))
-        except OmniRelayError as error:
-            self._broken = error
-        except BaseException as error:
-            # Interrupted between two steps: only the journal knows what is true now.
-            self._broken = OutcomeUnknown(f"a turn was interrupted: {type(error).__name__}")
-            refuse(turn.concerned(calls), self._broken)
-            raise
-
-    def _needs_task(self) -> bool:
-        """Whether a driver's turn left something to do before the task meant to wake."""
-        term = self._term
-        if self._broken is not None or term is None or term.keeper.is_busy:
-            return True
-        if not self.state.active and self._hall.is_empty:
-            return False  # nobody waits and nothing can expire
-        at, planned = term.next_at(self._hall), self._rests_until
-        return at is not None and (planned is None or at < planned)
-
     def put(self, call: AnyCall) -> None:
-        """Hand in a call that `drive` will follow. Raises as `offer` does."""
+        """Hand in a call, without waking anybody for it. Raises as `offer` does."""
         if self.is_stopping:
             raise Closed(f"shard {self.name} is closed")
         if len(self._inbox) >= limits.INBOX_MAX:
@@ -361,15 +303,11 @@ class Shard:
         timeout_s = None if at is None else max(0, at - term.time.now_ms()) / 1000
         self._is_resting = True
         if not self._inbox and not self.is_stopping:  # nothing came between the last look and now
-            self._turning.release()
-            try:
-                await self._rest.wait(timeout_s)
-            finally:
-                self._turning.acquire()
+            await self._lie_down(timeout_s)
         self._is_resting = False
-        if self._broken is not None:
-            broken, self._broken = self._broken, None
-            raise broken
+
+    async def _lie_down(self, timeout_s: float | None) -> None:
+        await self._rest.wait(timeout_s)
 
     async def _sleep(self, seconds: float) -> None:
         """Pause between two attempts to take office; reads are answered meanwhile."""

@@ -95,7 +95,7 @@ class Term:
         """Not when a snapshot is to begin, for which the state must be the journal's, nor while
         there is pruning to do, which goes on between turns."""
         keeper = self.keeper
-        return keeper.is_writing or not (keeper.is_busy or keeper.is_due(self.state))
+        return keeper.is_writing or not keeper.is_wanted(self.state)
 
     def _note(self, turn: Turn) -> None:
         self._wrote_at = turn.now

@@ -12,6 +12,7 @@ from omnirelay.identity.settings import build_identity
 from omnirelay.lease.records import Refused
 from omnirelay.mesh.calls import AnyCall
 from omnirelay.mesh.component import Component, peer_of
+from omnirelay.mesh.driven import DrivenShard
 from omnirelay.mesh.driver import LoopDriver
 from omnirelay.mesh.hub_procedures import register_hub
 from omnirelay.mesh.office import NEVER
@@ -237,9 +238,9 @@ class Node:
     @staticmethod
     def _way_in(engine: "Engine") -> Callable[[AnyCall], None]:
         """This loop may take a shard's turns itself, unless they wait for a server."""
-        if engine.suspends:
-            return engine.offer
-        return LoopDriver(engine.shard, asyncio.get_running_loop()).offer
+        if isinstance(engine.shard, DrivenShard):
+            return LoopDriver(engine.shard, asyncio.get_running_loop()).offer
+        return engine.offer
 
     async def _stop_inbounds(self) -> None:
         """Together: the grace is the node's, not each door's."""

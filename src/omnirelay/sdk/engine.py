@@ -18,6 +18,7 @@ from omnirelay.journal.events import Event
 from omnirelay.journal.follower import POLL_S, Follower, FollowerStatus, outside_status, tail
 from omnirelay.lease.options import QueueOptions
 from omnirelay.mesh.calls import AnyCall
+from omnirelay.mesh.driven import DrivenShard
 from omnirelay.mesh.keeper import KeepOptions
 from omnirelay.mesh.office import Rank, ReadByAll, first, newest
 from omnirelay.mesh.rest import run_now
@@ -69,7 +70,8 @@ class Engine:
         self._thread = shard_thread(name, suspends=opened.suspends)
         self._checkpoints = self._thread.from_elsewhere(opened.checkpoints)
         """For the followers, which have a thread of their own."""
-        self.shard = Shard(
+        kind = Shard if opened.suspends else DrivenShard
+        self.shard = kind(
             opened.journal,
             options,
             clock=clock,
@@ -147,10 +149,10 @@ class Engine:
         return self._opened.journal.name
 
     def offer_and_drive(self, call: AnyCall) -> None:
-        if self.suspends:
-            self.shard.offer(call)
-        else:
+        if isinstance(self.shard, DrivenShard):
             self.shard.offer_and_drive(call)
+        else:
+            self.shard.offer(call)
 
     def source(self) -> JournalSource:
         """Its journal, for a reader on a loop of its own."""
