@@ -10,7 +10,7 @@ from omnirelay.model.errors import Unavailable
 from omnirelay.model.items import Payload, Token, to_time
 from omnirelay.model.ports import SystemClock
 from omnirelay.sdk.link import Wish
-from omnirelay.sdk.taking import TOGETHER_MAX, Taker
+from omnirelay.sdk.taking import Taker
 
 Leases = tuple[LeaseResponse, ...]
 
@@ -100,8 +100,8 @@ async def test_what_came_for_a_caller_that_left_goes_to_the_next_and_the_rest_ba
 
 async def test_no_call_asks_for_more_than_may_travel_together() -> None:
     node = Node()
-    asking = await node.wishes(TOGETHER_MAX - 1, 1, 1, limits.BATCH_MAX, 1)
-    assert node.asked == [TOGETHER_MAX, 1, limits.BATCH_MAX, 1]
+    asking = await node.wishes(limits.TOGETHER_MAX - 1, 1, 1, limits.BATCH_MAX, 1)
+    assert node.asked == [limits.TOGETHER_MAX, 1, limits.BATCH_MAX, 1]
     for answer in node.answers:
         answer.set_exception(Unavailable("gone"))
     for one in asking:

@@ -32,6 +32,9 @@ RESOURCE_TYPES_MAX: Final = 64
 # -- one call ---------------------------------------------------------------------------------
 BATCH_MAX: Final = 1000
 """Items one batch, page, drain or restore call may carry."""
+TOGETHER_MAX: Final = BATCH_MAX // 2
+"""Items that callers who know nothing of one another ask for in one call: with more, the node would
+work on all of them while every caller waits, and then the other way round."""
 RESTORED_NUMBER_MAX: Final = 1 << 52
 """Sequence ids and fences a restored item may carry. The queue counts on from the highest, and has
 as many left before readers that keep JSON numbers as doubles lose digits."""

@@ -20,7 +20,6 @@ Answers = asyncio.Future[Sequence[Outcome]]
 MESSAGE_BYTES = limits.MESSAGE_BYTES_MAX // 2
 """Sizes are estimates, and the wire has words of its own."""
 EARLY_CALLS = 128
-EARLY_COMMANDS = limits.BATCH_MAX // 2
 """So many are worth a message of their own, though more may come in the same turn."""
 
 
@@ -88,7 +87,7 @@ class Batcher(Generic[C]):
             self._loop.call_soon(self._go)
         waiting.append(_Asked(commands, size, future))
         self._commands += len(commands)
-        if len(waiting) >= EARLY_CALLS or self._commands >= EARLY_COMMANDS:
+        if len(waiting) >= EARLY_CALLS or self._commands >= limits.TOGETHER_MAX:
             self._go()
         return future
 

@@ -15,10 +15,6 @@ from omnirelay.model.ports import Clock
 from omnirelay.sdk.alone import Alone
 from omnirelay.sdk.link import Wish
 
-TOGETHER_MAX = limits.BATCH_MAX // 2
-"""Items that are asked for in one call: with more, the node would work on all while every caller
-waits, and then the other way round."""
-
 Ask = Callable[[Wish], Awaitable[tuple[LeaseResponse, ...]]]
 Leases = asyncio.Future[tuple[LeaseResponse, ...]]
 
@@ -73,7 +69,7 @@ class Taker:
             return await self._alone.leave(self._ask(wish))
         sort = _Sort(wish.wait_ms, wish.resource_types, wish.lease_duration_ms, wish.peer_id)
         party = self._forming.get(sort)
-        if party is None or party.wanted + wish.max_items > TOGETHER_MAX:
+        if party is None or party.wanted + wish.max_items > limits.TOGETHER_MAX:
             if not self._formed:
                 self._loop.call_soon(self._go)
             party = self._forming[sort] = _Party(sort)
