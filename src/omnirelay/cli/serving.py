@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 def _option(key: str, help_: str, **more: Any) -> Any:
     """Any: typer's own description of an option."""
     variable = f"OMNIRELAY_{key.upper().replace('.', '_')}"
-    return typer.Option(envvar=variable, help=help_, show_default=False, **more)
+    # The key's variable counts for every command: one more for `serve` alone would say nothing.
+    return typer.Option(
+        envvar=variable, help=help_, show_default=False, allow_from_autoenv=False, **more
+    )
 
 
 DataFlag = Annotated[
@@ -44,6 +47,7 @@ MirrorFlag = Annotated[
         metavar="URL",
         help="A journal kept the same as the queue's own; may come several times.",
         show_default=False,
+        allow_from_autoenv=False,
     ),
 ]
 StandbyFlag = Annotated[
