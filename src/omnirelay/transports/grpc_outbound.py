@@ -219,6 +219,6 @@ def _plain_path(meta: RequestMeta) -> str:
 
 def _response(body: bytes, trailers: Any) -> Response:
     # Any: gRPC's own collection of pairs.
-    headers = {name: value for name, value in trailers if isinstance(value, str)}
+    headers = names.heard_headers(pair for pair in trailers if isinstance(pair[1], str))
     empty = headers.pop(EMPTY_KEY, None) is not None
     return Response(body, headers, empty)
