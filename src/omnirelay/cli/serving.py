@@ -36,6 +36,10 @@ GrpcFlag = Annotated[str | None, _option("grpc", "HOST:PORT. [default: 127.0.0.1
 StreamFlag = Annotated[
     str | None, _option("stream", "HOST:PORT or unix:/path. [default: 127.0.0.1:7402]")
 ]
+ControlFlag = Annotated[
+    str | None,
+    _option("control", "HOST:PORT of health, metrics, control plane and dashboard, apart."),
+]
 NamespaceFlag = Annotated[
     list[str] | None,
     _option("namespace", "A queue to serve; may come several times. [default: resourcelease]"),
@@ -77,6 +81,7 @@ def serve(
     http: HttpFlag = None,
     grpc: GrpcFlag = None,
     stream: StreamFlag = None,
+    control: ControlFlag = None,
     journal: Annotated[
         str | None, _option("journal", "Where all queues keep their journals.", metavar="URL")
     ] = None,
