@@ -93,7 +93,7 @@ def test_a_bad_certificate_ends_the_handshake(
         shake(tls.context, shared.client_context(client))
     except ssl.SSLError:
         refused = True
-    figures.record("inputs", tried=1, server_errors=0, wrongly_accepted=int(not refused))
+    figures.record("identity", cases=1, server_errors=0, wrongly_accepted=int(not refused))
     assert refused
 
 
