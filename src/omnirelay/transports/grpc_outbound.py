@@ -45,6 +45,7 @@ OPTIONS: Final = (
     ("grpc.enable_http_proxy", 0),  # nodes talk to one another, not through a proxy for browsing
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.ping_timeout_ms", 10_000),  # by itself a minute, whatever the line above says
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 5_000),
