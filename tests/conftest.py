@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # A failing case of the shipped suites shows its values, as those of this folder do.
 pytest.register_assert_rewrite("omnirelay.testing")
 
+pytest_plugins = ["omnirelay.testing.pytest_plugin"]
+
 # A red build is never luck: the gate draws the same examples every time. `HYPOTHESIS_PROFILE=fresh`
 # draws new ones and remembers those that failed.
 settings.register_profile("gate", derandomize=True, database=None, deadline=None)

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import typer
 
 import omnirelay
 from omnirelay.cli.app import app
+from omnirelay.cli.filed import automatic_variable
 from tests.cli.command import omnirelay as run
 
 
@@ -80,12 +82,36 @@ def test_every_command_speaks_json_and_says_what_it_does() -> None:
         assert "--json" in [word for one in command.params for word in one.opts], name
 
 
-def test_every_flag_has_a_variable_and_says_what_it_is_for() -> None:
+def test_every_flag_has_a_variable_and_says_what_it_is_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name, command in EVERY.items():
+        context = context_of(name)
         for one in command.params:
             if one.opts[0].startswith("-") and one.name != "help":
+                variable = one.envvar or automatic_variable(f"{name}.{one.name}".replace(" ", "."))
+                with monkeypatch.context() as environment:
+                    environment.setenv(variable, "read")
+                    assert one.resolve_envvar_value(context) == "read", f"{name} {one.opts}"
                 assert getattr(one, "help", None), f"{name} {one.opts}"
-                assert one.envvar or one.allow_from_autoenv, f"{name} {one.opts}"
+
+
+def context_of(name: str) -> Any:
+    """As the program makes it for the command. Any: typer's context, as `commands` below."""
+    context: Any = None
+    command = typer.main.get_command(app)
+    for word in ("omnirelay", *name.split()):
+        command = command if context is None else command.commands[word]  # type: ignore[attr-defined]
+        made = type(command).context_class
+        context = made(command, info_name=word, parent=context, **command.context_settings)
+    return context
+
+
+def test_the_variable_of_a_single_commands_flag_is_heeded(tmp_path: Path) -> None:
+    found = run("config", "show", folder=tmp_path, OMNIRELAY_CONFIG_SHOW_JSON="1").json()
+    assert found["file"] is None
+    nothing_set = run("config", "show", folder=tmp_path, OMNIRELAY_CONFIG_SHOW_EVERY="0")
+    assert nothing_set.out == "command.config.show.every\t0\tenv OMNIRELAY_CONFIG_SHOW_EVERY\n"
 
 
 def test_every_command_has_its_place_in_the_page_about_commands() -> None:

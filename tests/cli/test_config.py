@@ -26,6 +26,24 @@ def test_flag_then_environment_then_file_then_default(tmp_path: Path) -> None:
     assert found["data"] == ("./.omnirelay", "default")
 
 
+def test_flags_of_single_commands_are_shown_with_their_source(tmp_path: Path) -> None:
+    (tmp_path / "omnirelay.toml").write_text(
+        '[command.serve]\nhttp = "h:9"\ngrpc = "g:9"\n'
+        '[command.stats]\nurl = "http://n:1"\ntoken = "hidden-word"\n'
+        "[command.deadletters.list]\nmax_items = 5\n"
+    )
+    found = shown(tmp_path, OMNIRELAY_GRPC="g:2", OMNIRELAY_ENQUEUE_PRIORITY="4")
+    flags = {key: row for key, row in found.items() if key.startswith("command.")}
+    assert flags == {
+        "command.serve.http": ("h:9", "omnirelay.toml"),
+        "command.serve.grpc": ("g:2", "env OMNIRELAY_GRPC"),
+        "command.stats.url": ("http://n:1", "omnirelay.toml"),
+        "command.stats.token": ("***", "omnirelay.toml"),
+        "command.deadletters.list.max_items": (5, "omnirelay.toml"),
+        "command.enqueue.priority": ("4", "env OMNIRELAY_ENQUEUE_PRIORITY"),
+    }
+
+
 def test_a_good_file_is_called_good(tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text(
         'journal = "memory:"\n[command.enqueue]\npriority = 3\n[command.deadletters.list]\n'

@@ -13,6 +13,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from omnirelay.cli.demo_proof import Proof
+from omnirelay.cli.demo_screen import PlainScreen, Took
 from omnirelay.journal.events import decode_event
 from tests.cli.command import Ended, argv
 from tests.cli.command import omnirelay as run
@@ -36,6 +38,7 @@ CLAIMS = {
 class Result(msgspec.Struct):
     ok: bool
     seconds: float
+    late: bool
     proofs: list[dict[str, object]]
     spark: dict[str, object] | None = None
 
@@ -80,6 +83,7 @@ def test_the_demo_ends_with_tables_a_verdict_and_a_page(tmp_path: Path) -> None:
     result = msgspec.json.decode(ended.out, type=Result)
     assert {proof["claim"] for proof in result.proofs} == CLAIMS | {"an audit on Spark agrees"}
     assert result.spark is not None
+    assert result.late == (result.seconds > 60), "Spark's time counts too"
     assert result.spark["verdict"] == "clean"
     page = Path(str(result.spark["report"])).read_text()
     assert page.startswith("<!doctype html>")
@@ -98,6 +102,18 @@ def test_without_a_terminal_the_demo_prints_plain_lines() -> None:
     assert "\x1b" not in ended.out
     assert re.search(r"^9 of 9 proofs hold", ended.out, re.MULTILINE)
     assert "`omnirelay dev`" in ended.out
+
+
+def test_a_demo_that_took_longer_than_it_should_says_so_and_is_no_failure(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for seconds in (60.0, 60.1):
+        PlainScreen().verdict([Proof("a", True, "b")], Took(seconds, 60.0))
+    said = [line for line in capsys.readouterr().out.splitlines() if "proofs hold" in line]
+    assert said == [
+        "1 of 1 proofs hold, 60 seconds",
+        "1 of 1 proofs hold, 60.1 seconds, more than the 60 it should take",
+    ]
 
 
 def test_on_a_terminal_the_demo_draws_a_table() -> None:

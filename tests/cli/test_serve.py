@@ -2,16 +2,20 @@
 
 import signal
 import socket
+import subprocess
 from pathlib import Path
+from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import msgspec
 import pytest
 
+from tests.cli.command import argv
 from tests.cli.command import omnirelay as run
 from tests.cli.nodes import Running, running
 
 pytestmark = pytest.mark.timeout(60)
+DOORS = ("http", "grpc", "stream")
 
 
 def test_a_node_says_where_it_is_and_ends_with_0_when_told(tmp_path: Path) -> None:
@@ -96,6 +100,35 @@ def test_dev_seeds_a_new_queue_once_tells_what_happens_and_goes_on(tmp_path: Pat
         assert node.stop(signal.SIGINT) == 0
     with running(tmp_path, verb="dev") as again:
         assert pending(again) == 6
+
+
+def test_dev_says_in_words_where_everything_is(tmp_path: Path) -> None:
+    places = [word for door in DOORS for word in (f"--{door}", "127.0.0.1:0")]
+    process = subprocess.Popen(
+        argv("dev", *places),
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        lines = list(iter(process.stdout.readline, "Ctrl-C stops it. What happens:\n"))
+        said = {words[0]: words[1] for line in lines if len(words := line.split()) > 1}
+        for name in ("dashboard", "metrics", "openapi"):
+            with urlopen(said[name], timeout=5) as page:
+                assert page.status == 200, name
+        assert [urlsplit(said[door]).scheme for door in DOORS] == list(DOORS)
+        text = "".join(lines)
+        assert f"omnirelay lease --url {said['http']}" in text
+        assert "5 items were put in to play with." in text
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=15)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0
+    assert "everything is kept" in err
 
 
 def test_dev_takes_free_ports_when_the_usual_ones_are_taken(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import omnirelay
 from omnirelay import QueueOptions, SyncRelay
 from omnirelay.sdk.connect import Connecting
+from omnirelay.testing.node_process import WIRES, node_thread, settings_of
 from tests.embedded.signals import QUICK
-from tests.wire.nodes import WIRES, node_thread, settings_of
 
 EMBEDDED = ("memory", "sqlite")
 ONE_WIRE = (*EMBEDDED, "stream")

@@ -25,6 +25,7 @@ from omnirelay.transports.grpc_loop import lasting_loop
 from omnirelay.transports.http_inbound import HttpInbound
 from omnirelay.transports.stream_inbound import StreamInbound
 from omnirelay.transports.stream_outbound import StreamOutbound
+from tests.wire.stream_raw import Again
 
 CLOCK = SystemClock()
 STATUSES = {number: name for name, number in GRPC.items()}
@@ -41,7 +42,8 @@ class Heard(msgspec.Struct, frozen=True):
 class Wire(Protocol):
     def inbound(self, dispatcher: Dispatcher, identity: Identity, *, secure: bool) -> Inbound: ...
 
-    def can_carry(self, call: Call) -> bool: ...
+    def refuses_itself(self, call: Call) -> list[str]:
+        """Statuses with which the wire refuses what no identity is asked about."""
 
     async def ask(self, url: str, call: Call, world: IdentityWorld) -> Heard: ...
 
@@ -60,8 +62,8 @@ class HttpWire:
             read_certificate=identity.certificate_of,
         )
 
-    def can_carry(self, call: Call) -> bool:
-        return True
+    def refuses_itself(self, call: Call) -> list[str]:
+        return []
 
     async def ask(self, url: str, call: Call, world: IdentityWorld) -> Heard:
         query = f"?{urlencode(call.query)}" if call.query else ""
@@ -91,8 +93,8 @@ class GrpcWire:
             services=(),
         )
 
-    def can_carry(self, call: Call) -> bool:
-        return True
+    def refuses_itself(self, call: Call) -> list[str]:
+        return []
 
     async def ask(self, url: str, call: Call, world: IdentityWorld) -> Heard:
         target = urlsplit(url).netloc
@@ -129,14 +131,16 @@ class StreamWire:
             read_certificate=identity.certificate_of,
         )
 
-    def can_carry(self, call: Call) -> bool:
-        """Its hello is a map, where nothing stands twice."""
-        return len(dict(call.headers)) == len(call.headers)
+    def refuses_itself(self, call: Call) -> list[str]:
+        """Its hello is a map, where nothing may stand twice."""
+        is_doubled = len(dict(call.headers)) < len(call.headers)
+        return ["INVALID_ARGUMENT"] if is_doubled else []
 
     async def ask(self, url: str, call: Call, world: IdentityWorld) -> Heard:
         tls = context_of(world, call)
+        headers: dict[str, str] = {Again(name): value for name, value in call.headers}
         outbound = StreamOutbound(
-            url, clock=CLOCK, headers=dict(call.headers), tls=None if tls is None else lambda: tls
+            url, clock=CLOCK, headers=headers, tls=None if tls is None else lambda: tls
         )
         meta = RequestMeta(procedure=WHO, transport="stream")
         try:

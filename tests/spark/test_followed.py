@@ -16,9 +16,10 @@ from omnirelay.pipeline.silver_attempts import LEASE_ATTEMPTS
 from omnirelay.pipeline.silver_backpressure import BACKPRESSURE
 from omnirelay.stores.memory import MemoryJournal
 from omnirelay.stores.sqlite import SqliteJournal
+from omnirelay.testing.clock import HandClock
 from omnirelay.testing.envelopes import scan
 from tests.spark.audit_histories import found_by_duckdb, table_of
-from tests.unit.served import HandClock, Served, Traffic, serving
+from tests.unit.served import Served, Traffic, serving
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,9 +18,10 @@ from omnirelay.pipeline.run import run_pipeline
 from omnirelay.pipeline.silver_attempts import LEASE_ATTEMPTS
 from omnirelay.pipeline.silver_items import ITEMS
 from omnirelay.stores.memory import MemoryJournal
+from omnirelay.testing.clock import HandClock
 from omnirelay.testing.envelopes import scan
 from tests.spark.audit_histories import found_by_duckdb, table_of
-from tests.unit.served import HandClock, Traffic, serving
+from tests.unit.served import Traffic, serving
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,10 +18,11 @@ from omnirelay.pipeline.silver_attempts import LEASE_ATTEMPTS
 from omnirelay.pipeline.silver_backpressure import BACKPRESSURE
 from omnirelay.pipeline.sql import names_of
 from omnirelay.stores.sqlite import SqliteJournal
+from omnirelay.testing.clock import HandClock
 from tests.spark.duck_tables import TablesInDuckDB
 from tests.spark.histories import enveloped
 from tests.spark.test_silver_endings import T0, Row, S, Story, has
-from tests.unit.served import HandClock, Traffic, serving
+from tests.unit.served import Traffic, serving
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

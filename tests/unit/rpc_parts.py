@@ -16,19 +16,6 @@ class Word(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-class ManualClock:
-    """Stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.ms = 1_000_000
-
-    def monotonic_ms(self) -> int:
-        return self.ms
-
-    def wall_ms(self) -> int:
-        return self.ms + 1_700_000_000_000
-
-
 class Five:
     """One procedure of every kind under `n`, each answering in its own way."""
 

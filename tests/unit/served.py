@@ -25,17 +25,7 @@ from omnirelay.mesh.shard import Shard
 from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.model.items import Payload, Token
 from omnirelay.model.ports import Ids
-
-
-class HandClock:
-    def __init__(self, now_ms: int = 1_000_000) -> None:
-        self.now_ms = now_ms
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
-
-    def wall_ms(self) -> int:
-        return self.now_ms
+from omnirelay.testing.clock import HandClock
 
 
 class CountedIds(Ids):

@@ -10,16 +10,9 @@ from omnirelay.journal.events import Event
 from omnirelay.model import limits
 from omnirelay.model.errors import Corrupt
 from omnirelay.stores.memory_positions import MemoryCheckpoints
+from omnirelay.testing.clock import HandClock
 
 SHARD = "s"
-
-
-class FixedClock:
-    def monotonic_ms(self) -> int:
-        return 7
-
-    def wall_ms(self) -> int:
-        return 7
 
 
 class Applied:
@@ -66,7 +59,7 @@ def store() -> CheckpointStore:
 
 async def sink_at(store: CheckpointStore, applied: Applied) -> CheckpointingSink:
     return await CheckpointingSink.open(
-        "lake", SHARD, store=store, apply=applied, clock=FixedClock()
+        "lake", SHARD, store=store, apply=applied, clock=HandClock(7)
     )
 
 

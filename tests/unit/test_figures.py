@@ -20,6 +20,7 @@ LABELS = [
     "disk faults injected / survived",
     "cluster actions",
     "bad inputs tried",
+    "identity cases tried",
     "planted bugs caught",
     "effects run twice under one id",
     "recovery",
@@ -90,6 +91,8 @@ def test_every_row_shows_its_figures(capsys: pytest.CaptureFixture[str]) -> None
     record("cluster", actions=4, operations=900, unknown=3, items_lost=0, stale_accepted=0)
     record("cluster", failover_ms=[1_500])
     record("inputs", tried=2_000, server_errors=0, wrongly_accepted=0)
+    record("identity", cases=300, server_errors=0, wrongly_accepted=0)
+    record("identity", secrets_found=[])
     record("planted", caught=8, planted=8)
     record("effects", run_twice=0, ids=40)
     assert list(printed(capsys).values()) == [
@@ -104,6 +107,7 @@ def test_every_row_shows_its_figures(capsys: pytest.CaptureFixture[str]) -> None
         "112/111",
         "4   operations 900   unknown 3   items lost 0   stale completions accepted 0",
         "2,000   5xx 0   wrongly accepted 0",
+        "300   5xx 0   wrongly accepted 0   secrets found 0",
         "8/8",
         "0   ids 40",
         "p50 0.020 s   max 0.030 s",

@@ -75,7 +75,7 @@ async def test_a_caller_is_who_it_can_prove_to_be_and_no_secret_gets_out(
     call = case.call(world)
     came = await outcome(case, world, call)
     is_wrong = isinstance(came, Who) and came.principal != case.accepted_as
-    figures.record("inputs", tried=1, server_errors=0, wrongly_accepted=int(is_wrong))
+    figures.record("identity", cases=1, server_errors=0, wrongly_accepted=int(is_wrong))
     if case.accepted_as is not None:
         assert isinstance(came, Who), came
         assert came.principal == case.accepted_as

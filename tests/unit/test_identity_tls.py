@@ -11,8 +11,10 @@ import pytest
 from omnirelay.identity.certificates import certificate_of
 from omnirelay.identity.tls import ServerTls
 from omnirelay.model.errors import InvalidOption, Unauthenticated
+from omnirelay.model.ports import SystemClock
 from omnirelay.testing import figures
 from omnirelay.testing.authority import Authority, self_signed
+from omnirelay.testing.clock import HandClock
 from omnirelay.testing.identity_cases import BAD_CLIENTS
 from omnirelay.testing.identity_world import WORKER, IdentityWorld
 from omnirelay.transports.client_tls import Tls
@@ -91,7 +93,7 @@ def test_a_bad_certificate_ends_the_handshake(
         shake(tls.context, shared.client_context(client))
     except ssl.SSLError:
         refused = True
-    figures.record("inputs", tried=1, server_errors=0, wrongly_accepted=int(not refused))
+    figures.record("identity", cases=1, server_errors=0, wrongly_accepted=int(not refused))
     assert refused
 
 
@@ -227,10 +229,34 @@ def test_a_client_is_refused_once_it_stands_on_the_list(site: Site) -> None:
 
 
 def test_a_list_past_its_next_update_refuses_everybody(site: Site) -> None:
+    shown = shown_to(site.shake()[0])
     site.crl.write_bytes(site.authority.revocations(next_update=-timedelta(hours=1)))
     assert site.tls.reload_if_changed()
     with pytest.raises(ssl.SSLError):
         site.shake()
+    with pytest.raises(Unauthenticated, match="in force"):
+        site.tls.verified(shown)
+
+
+def test_a_list_of_another_authority_lets_nobody_in(site: Site) -> None:
+    shown = shown_to(site.shake()[0])
+    site.crl.write_bytes(Authority("Another authority").revocations())
+    assert site.tls.reload_if_changed()
+    with pytest.raises(Unauthenticated, match="in force"):
+        site.tls.verified(shown)
+
+
+def test_a_list_that_ends_is_news_once_although_no_file_has_changed(site: Site) -> None:
+    clock = HandClock(SystemClock().wall_ms())
+    ca, crl = str(site.ca), str(site.crl)
+    tls = ServerTls(*site.files, client_ca_file=ca, crl_file=crl, clock=clock)
+    tls.verified(site.client.der)
+    assert not tls.reload_if_changed()
+    clock.advance(25 * 3600 * 1000)
+    with pytest.raises(Unauthenticated, match="in force"):
+        tls.verified(site.client.der)
+    assert tls.reload_if_changed(), "so that whoever has read it before reads it again"
+    assert not tls.reload_if_changed()
 
 
 def test_a_revoked_client_cannot_resume_its_session(site: Site) -> None:

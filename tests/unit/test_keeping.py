@@ -11,8 +11,9 @@ from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.model import limits
 from omnirelay.model.items import Payload
 from omnirelay.stores.memory import MemoryJournal, MemoryMedium
+from omnirelay.testing.clock import HandClock
 from omnirelay.testing.envelopes import Scribe
-from tests.unit.served import HandClock, Served, Traffic, serving
+from tests.unit.served import Served, Traffic, serving
 
 SHARD = "orders"
 DAY_MS = 24 * 3600 * 1000

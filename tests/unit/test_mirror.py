@@ -16,8 +16,8 @@ from omnirelay.journal.mirror import Mirror, MirrorOptions, Place
 from omnirelay.model.errors import SequenceTaken, Unavailable
 from omnirelay.stores.memory import MemoryJournal, MemoryMedium
 from omnirelay.stores.memory_positions import MemoryCheckpoints
+from omnirelay.testing.clock import HandClock
 from omnirelay.testing.envelopes import Scribe, scan
-from tests.unit.served import HandClock
 
 SHARD = "orders"
 NAME = "mirror:there"

@@ -23,8 +23,9 @@ from omnirelay.lease.state import QueueState
 from omnirelay.mesh.recovery import recover, replay
 from omnirelay.model.items import ErrorInfo, Payload, Token
 from omnirelay.stores.sqlite import SqliteJournal
+from omnirelay.testing.clock import HandClock
 from omnirelay.testing.envelopes import scan
-from tests.unit.served import HandClock, serving
+from tests.unit.served import serving
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 SHARD = "resourcelease"

@@ -23,8 +23,9 @@ from omnirelay.model.errors import Corrupt, DiskFull, InvalidOption, OmniRelayEr
 from omnirelay.model.items import Payload
 from omnirelay.stores.memory import MemoryJournal, MemoryMedium
 from omnirelay.stores.sqlite import SqliteJournal
+from omnirelay.testing.clock import HandClock
 from omnirelay.testing.envelopes import Scribe, scan
-from tests.unit.served import HandClock, Traffic, serving
+from tests.unit.served import Traffic, serving
 
 SHARD = "orders"
 

@@ -40,9 +40,10 @@ from omnirelay.model.errors import (
 )
 from omnirelay.model.items import Payload, Token
 from omnirelay.stores.memory import MemoryJournal
+from omnirelay.testing.clock import HandClock
 from omnirelay.testing.envelopes import scan
 from omnirelay.testing.folded import FoldedQueue, fold, numbered_lease_id
-from tests.unit.served import HandClock, Served, serving
+from tests.unit.served import Served, serving
 
 SHARD = "resourcelease"
 WORK = Enqueue(payload=Payload("table", "orders"))

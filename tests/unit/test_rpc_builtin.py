@@ -19,7 +19,8 @@ from omnirelay.rpc.builtin import AccessLog, Deadline, LastResort, SizeLimit
 from omnirelay.rpc.limiting import Limiter, RateLimit
 from omnirelay.rpc.meta import Reply, Request, RequestMeta, Response, Stream
 from omnirelay.rpc.procedure import Procedure
-from tests.unit.rpc_parts import Five, ManualClock, answers, request
+from omnirelay.testing.clock import HandClock
+from tests.unit.rpc_parts import Five, answers, request
 
 SECRET = "eyJhbGciOi.secret.signature"
 
@@ -83,22 +84,22 @@ async def _as_handler(one: LastResort | Deadline, procedure: Procedure) -> Reply
 
 
 async def test_a_call_whose_time_was_up_is_not_begun() -> None:
-    clock, five = ManualClock(), Five()
+    clock, five = HandClock(), Five()
     call = five.dispatcher(Deadline(clock))
     for left in (0, -1):
         with pytest.raises(DeadlineExceeded):
-            await call(request("oneway", "a", expires_ms=clock.ms + left))
+            await call(request("oneway", "a", expires_ms=clock.now_ms + left))
     assert five.heard == []
 
 
 async def test_a_call_without_a_deadline_has_all_the_time() -> None:
-    call = Five().dispatcher(Deadline(ManualClock()))
+    call = Five().dispatcher(Deadline(HandClock()))
     assert await answers(await call(request("unary", "a"))) == ["A"]
 
 
 async def test_a_wait_ends_at_the_deadline_as_what_it_is() -> None:
-    clock = ManualClock()
-    late = Request(meta(expires_ms=clock.ms + 20))
+    clock = HandClock()
+    late = Request(meta(expires_ms=clock.now_ms + 20))
     with pytest.raises(DeadlineExceeded):
         await Deadline(clock)(late, QUIET, silence)
 
@@ -107,19 +108,19 @@ async def test_a_timeout_of_the_handlers_own_is_not_the_callers_deadline() -> No
     async def impatient(call: Request) -> Reply:
         raise TimeoutError("a lookup took too long")
 
-    clock = ManualClock()
+    clock = HandClock()
     with pytest.raises(TimeoutError, match="a lookup"):
-        await Deadline(clock)(Request(meta(expires_ms=clock.ms + 60_000)), QUIET, impatient)
+        await Deadline(clock)(Request(meta(expires_ms=clock.now_ms + 60_000)), QUIET, impatient)
 
 
 async def test_a_stream_ends_at_its_deadline_and_is_closed() -> None:
-    clock = ManualClock()
+    clock = HandClock()
     closed = asyncio.Event()
 
     async def messages() -> AsyncGenerator[bytes]:
         try:
             yield b"1"
-            clock.ms += 1_000
+            clock.now_ms += 1_000
             yield b"2"
         finally:
             closed.set()
@@ -127,7 +128,7 @@ async def test_a_stream_ends_at_its_deadline_and_is_closed() -> None:
     async def handler(call: Request) -> Reply:
         return Stream(messages())
 
-    reply = await Deadline(clock)(Request(meta(expires_ms=clock.ms + 500)), QUIET, handler)
+    reply = await Deadline(clock)(Request(meta(expires_ms=clock.now_ms + 500)), QUIET, handler)
     assert isinstance(reply, Stream)
     assert await anext(reply.messages) == b"1"
     assert await anext(reply.messages) == b"2"
@@ -144,8 +145,8 @@ async def test_a_silent_stream_ends_at_its_deadline() -> None:
     async def handler(call: Request) -> Reply:
         return Stream(messages())
 
-    clock = ManualClock()
-    reply = await Deadline(clock)(Request(meta(expires_ms=clock.ms + 20)), QUIET, handler)
+    clock = HandClock()
+    reply = await Deadline(clock)(Request(meta(expires_ms=clock.now_ms + 20)), QUIET, handler)
     assert isinstance(reply, Stream)
     with pytest.raises(DeadlineExceeded):
         await anext(reply.messages)
@@ -177,7 +178,7 @@ async def test_the_access_log_says_who_did_what_and_never_what_with(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "omnirelay.access")
-    clock = ManualClock()
+    clock = HandClock()
     call = Five().dispatcher(AccessLog(clock))
     headers = {"authorization": f"Bearer {SECRET}", "cookie": SECRET, "x-any": SECRET}
     known = {"headers": headers, "principal": "spiffe://a/b", "address": "10.0.0.7"}
@@ -194,10 +195,10 @@ async def test_the_access_log_names_refusals_and_callers_that_left(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "omnirelay.access")
-    clock = ManualClock()
+    clock = HandClock()
 
     async def refuse(call: Request) -> Reply:
-        clock.ms += 7
+        clock.now_ms += 7
         raise DeadlineExceeded("late")
 
     async def leave(call: Request) -> Reply:
@@ -216,7 +217,7 @@ async def test_the_access_log_names_refusals_and_callers_that_left(
 
 async def test_nobody_listening_means_nothing_written(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "omnirelay.access")
-    await Five().dispatcher(AccessLog(ManualClock()))(request("unary", "a"))
+    await Five().dispatcher(AccessLog(HandClock()))(request("unary", "a"))
     assert caplog.messages == []
 
 
@@ -224,27 +225,27 @@ async def test_nobody_listening_means_nothing_written(caplog: pytest.LogCaptureF
 
 
 def test_a_bucket_fills_with_time_and_never_beyond_its_burst() -> None:
-    clock = ManualClock()
+    clock = HandClock()
     limiter = Limiter(clock, rate_per_s=2, burst=3)
     assert [limiter.take() for _ in range(4)] == [True, True, True, False]
-    clock.ms += 499
+    clock.now_ms += 499
     assert not limiter.take()
-    clock.ms += 1
+    clock.now_ms += 1
     assert limiter.take()
     assert not limiter.take()
-    clock.ms += 3_600_000
+    clock.now_ms += 3_600_000
     assert [limiter.take() for _ in range(4)] == [True, True, True, False]
 
 
 @pytest.mark.parametrize(("rate", "burst"), [(0, 1), (-1, 1), (1, 0), (1, -5)])
 def test_a_bucket_that_lets_nobody_through_is_refused(rate: float, burst: int) -> None:
     with pytest.raises(InvalidOption):
-        Limiter(ManualClock(), rate_per_s=rate, burst=burst)
+        Limiter(HandClock(), rate_per_s=rate, burst=burst)
 
 
 async def test_urgent_calls_pass_whatever_the_limiter_says() -> None:
     """G52: heartbeats and completions are never slowed, and take nothing from the bucket."""
-    limiter = Limiter(ManualClock(), rate_per_s=1, burst=1)
+    limiter = Limiter(HandClock(), rate_per_s=1, burst=1)
     limit = RateLimit(lambda call, procedure: limiter)
 
     async def answer(call: Request) -> Reply:
@@ -261,7 +262,7 @@ async def test_urgent_calls_pass_whatever_the_limiter_says() -> None:
 
 
 async def test_a_selector_may_let_some_calls_through() -> None:
-    limiter = Limiter(ManualClock(), rate_per_s=1, burst=1)
+    limiter = Limiter(HandClock(), rate_per_s=1, burst=1)
     limit = RateLimit(lambda call, procedure: None if call.meta.caller == "us" else limiter)
     call = Five().dispatcher(limit)
     for _ in range(3):

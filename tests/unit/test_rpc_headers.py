@@ -17,9 +17,9 @@ from omnirelay.rpc.headers import (
     reply_headers,
 )
 from omnirelay.rpc.meta import RequestMeta
-from tests.unit.rpc_parts import ManualClock
+from omnirelay.testing.clock import HandClock
 
-CLOCK = ManualClock()
+CLOCK = HandClock(wall_ahead_ms=1_700_000_000_000)
 
 
 def meta(**headers: str) -> RequestMeta:
@@ -86,7 +86,7 @@ def test_an_encoding_nobody_knows_is_refused() -> None:
 )
 def test_a_time_to_live_may_be_a_fraction(text: str, ms: int) -> None:
     """G37: the original sent decimals and dropped them when read."""
-    assert meta(Rpc_Ttl_Ms=text).expires_ms == CLOCK.ms + ms
+    assert meta(Rpc_Ttl_Ms=text).expires_ms == CLOCK.now_ms + ms
 
 
 @pytest.mark.parametrize(
@@ -114,18 +114,18 @@ def test_a_time_to_live_that_is_none_is_refused(text: str) -> None:
 
 
 def test_a_day_is_the_longest_time_to_live() -> None:
-    assert meta(Rpc_Ttl_Ms="86400000").expires_ms == CLOCK.ms + 86_400_000
+    assert meta(Rpc_Ttl_Ms="86400000").expires_ms == CLOCK.now_ms + 86_400_000
     with pytest.raises(InvalidArgument):
         meta(Rpc_Ttl_Ms="86400001")
 
 
 def test_a_deadline_counts_on_the_monotonic_clock_and_the_earlier_end_wins() -> None:
     in_two = iso(CLOCK.wall_ms() + 2_000)
-    assert meta(Rpc_Deadline=in_two).expires_ms == CLOCK.ms + 2_000
-    assert meta(Rpc_Deadline=in_two, Rpc_Ttl_Ms="1000").expires_ms == CLOCK.ms + 1_000
-    assert meta(Rpc_Deadline=in_two, Rpc_Ttl_Ms="3000").expires_ms == CLOCK.ms + 2_000
-    assert meta(Rpc_Deadline=in_two.replace("+00:00", "Z")).expires_ms == CLOCK.ms + 2_000
-    assert meta(Rpc_Deadline=iso(CLOCK.wall_ms() - 1)).expires_ms == CLOCK.ms - 1
+    assert meta(Rpc_Deadline=in_two).expires_ms == CLOCK.now_ms + 2_000
+    assert meta(Rpc_Deadline=in_two, Rpc_Ttl_Ms="1000").expires_ms == CLOCK.now_ms + 1_000
+    assert meta(Rpc_Deadline=in_two, Rpc_Ttl_Ms="3000").expires_ms == CLOCK.now_ms + 2_000
+    assert meta(Rpc_Deadline=in_two.replace("+00:00", "Z")).expires_ms == CLOCK.now_ms + 2_000
+    assert meta(Rpc_Deadline=iso(CLOCK.wall_ms() - 1)).expires_ms == CLOCK.now_ms - 1
     assert expiry({}, CLOCK) is None
 
 

@@ -14,21 +14,11 @@ from omnirelay.model.errors import OmniRelayError, Overloaded, StaleToken, Unava
 from omnirelay.model.items import Token
 from omnirelay.sdk.heart import Heart
 from omnirelay.sdk.lost import Lost
+from omnirelay.testing.clock import HandClock
 
 LEASE_MS = 900
 SHORT = omnirelay.QueueOptions(lease_duration_ms=300)
 TAKEN = Beats((Beat(0, LEASE_MS),))
-
-
-class HandClock:
-    def __init__(self) -> None:
-        self.now_ms = 1_000_000
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
-
-    def wall_ms(self) -> int:
-        return self.now_ms
 
 
 class Patient:

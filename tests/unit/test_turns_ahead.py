@@ -15,7 +15,8 @@ from omnirelay.model import limits
 from omnirelay.model.errors import OmniRelayError, OutcomeUnknown, Unavailable
 from omnirelay.model.items import Payload
 from omnirelay.stores.memory import MemoryJournal
-from tests.unit.served import HandClock, Served, serving
+from omnirelay.testing.clock import HandClock
+from tests.unit.served import Served, serving
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

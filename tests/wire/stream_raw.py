@@ -36,6 +36,16 @@ EMPTY = MSGPACK.encode(Said())
 F = TypeVar("F")
 
 
+class Again(str):
+    """A key that is the same as no other, so that a map may hold what it must not: a name twice."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
 class Served:
     def __init__(self, echo: Echo, inbound: StreamInbound) -> None:
         self.echo = echo

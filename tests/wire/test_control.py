@@ -7,6 +7,9 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import omnirelay
 from omnirelay.lease.options import QueueOptions
@@ -183,6 +186,25 @@ async def test_the_sampling_probability_is_shown_and_changed() -> None:
         changed = await ask(opened, "POST", path, body, content_type=f"{JSON}; charset=utf-8")
         assert changed.status == 200
         assert await get(opened, path) == {"samplingProbability": 0.25}
+
+
+async def test_the_spans_of_a_node_follow_the_sampling_probability(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr("omnirelay.rpc.telemetry.trace.get_tracer", provider.get_tracer)
+    counts = []
+    async with node() as opened:
+        for probability in (1, 0, 1):
+            body = f'{{"samplingProbability":{probability}}}'.encode()
+            await ask(opened, "POST", f"{CONTROL}/tracing", body, content_type=JSON)
+            for _ in range(5):
+                await call(opened, "stats", {})
+            counts.append(len(exporter.get_finished_spans()))
+            exporter.clear()
+    provider.shutdown()
+    assert counts == [5, 0, 5]
 
 
 BAD_CHANGES = [

@@ -11,7 +11,7 @@ from omnirelay.journal.checkpoint import Checkpoint
 from omnirelay.model import limits
 from omnirelay.node.node import Node
 from omnirelay.stores.sqlite_positions import SqliteCheckpoints
-from tests.wire.nodes import settings_of
+from omnirelay.testing.node_process import settings_of
 
 
 async def _told(relay: omnirelay.Relay) -> Event:

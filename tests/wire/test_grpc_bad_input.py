@@ -1,6 +1,7 @@
 """What no gRPC library would send: refused in words or cut off, and the listener goes on."""
 
 import asyncio
+import resource
 
 import pytest
 
@@ -165,3 +166,22 @@ async def test_a_body_of_the_wrong_encoding_is_refused_by_name() -> None:
         meta = RequestMeta(procedure="resourcelease::complete", transport="grpc")
         with pytest.raises(InvalidArgument, match="malformed body"):
             await outbound(Request(meta, b'{"ownershipToken":{}}', outbound.codec))
+
+
+async def test_bad_input_costs_no_memory() -> None:
+    large = message(bytes(1 << 20), size=limits.MESSAGE_BYTES_MAX + 1, ends=False)
+    endless = [(f"x-{n}".encode(), b"v" * 8000) for n in range(12)]
+    bad = [(opening(STATS), large), (opening(STATS, *endless), message(b""))]
+
+    async def storm(node: Node) -> None:
+        for frames in bad:
+            await asyncio.gather(*(said(node.port, *frames) for _ in range(20)))
+
+    async with served() as node:
+        await storm(node)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        await storm(node)
+        await storm(node)
+        grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        assert await answers(node)
+    assert grown_kib < 32 << 10

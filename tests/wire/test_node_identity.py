@@ -116,7 +116,7 @@ async def test_a_role_may_do_its_verbs_and_no_others(opened: Node, guard: Guard,
                 tried += 1
                 if is_denied == (verb in allowed):
                     wrongly.append(f"{who} {verb}")
-    figures.record("inputs", tried=tried, server_errors=0, wrongly_accepted=len(wrongly))
+    figures.record("identity", cases=tried, server_errors=0, wrongly_accepted=len(wrongly))
     assert wrongly == []
 
 

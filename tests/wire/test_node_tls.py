@@ -3,8 +3,10 @@
 import asyncio
 import hashlib
 import ssl
+import warnings
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -34,9 +36,14 @@ class Town:
         self.folder = folder
         self.authority = Authority()
         (folder / "ca.pem").write_bytes(self.authority.pem)
+        self.revoke(until=timedelta(days=1))
         self.client = self.authority.issue("worker", [WORKER])
         self.stranger = self.authority.issue("x", ["spiffe://prod.example/stranger"])
         self.files = self.renew()
+
+    def revoke(self, *, until: timedelta) -> None:
+        """A list of nobody, for so long."""
+        (self.folder / "crl.pem").write_bytes(self.authority.revocations(next_update=until))
 
     def renew(self) -> tuple[str, str]:
         self.server = self._issue()
@@ -52,6 +59,7 @@ class Town:
                 cert_file=cert,
                 key_file=key,
                 client_ca_file=str(self.folder / "ca.pem"),
+                crl_file=str(self.folder / "crl.pem"),
                 require_client_certificate=True,
             ),
             certificates=CertificateSettings(trust_domains=("prod.example",)),
@@ -66,19 +74,35 @@ class Town:
 
     async def shown_at(self, opened: Node, door: str) -> str:
         """Thumbprint of what a new connection is shown."""
+        shown = (await self.shake(opened, door)).getpeercert(binary_form=True)
+        assert shown is not None
+        return hashlib.sha256(shown).hexdigest()
+
+    async def shake(
+        self, opened: Node, door: str, version: ssl.TLSVersion | None = None
+    ) -> ssl.SSLObject:
+        """A handshake with that door, in any version or in one. Raises SSLError, or
+        ConnectionError if the node just hangs up."""
         context = self.shows(self.client)["tls"]()
         assert isinstance(context, ssl.SSLContext)
         if (protocols := DOORS[door]) is not None:
             context.set_alpn_protocols(protocols)
+        if version is not None:
+            speak_only(context, version)
         at = urlsplit(opened.urls[door])
         _, writer = await asyncio.open_connection(
             at.hostname, at.port, ssl=context, server_hostname="localhost"
         )
         secured: ssl.SSLObject = writer.get_extra_info("ssl_object")
-        shown = secured.getpeercert(binary_form=True)
         writer.transport.abort()
-        assert shown is not None
-        return hashlib.sha256(shown).hexdigest()
+        return secured
+
+
+def speak_only(context: ssl.SSLContext, version: ssl.TLSVersion) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.minimum_version = context.maximum_version = version
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")  # or this end would not even ask for an old one
 
 
 @pytest.fixture
@@ -173,3 +197,45 @@ async def test_nobody_gets_in_without_the_certificate_that_is_asked_for(
         with pytest.raises(OmniRelayError) as refused:
             await call.stats()
     assert refused.value.status in ("UNAVAILABLE", "UNAUTHENTICATED")
+
+
+@pytest.mark.parametrize("over", WIRES)
+async def test_a_revocation_list_past_its_next_update_refuses_everybody_over_every_wire(
+    town: Town, over: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_module, "RELOAD_S", 0.02)
+    async with node(identity=town.identity()) as opened:
+        async with caller(opened, over, **town.shows(town.client)) as call:
+            await call.stats()
+        town.revoke(until=-timedelta(hours=1))
+        refused: OmniRelayError | None = None
+        async with asyncio.timeout(10):
+            while refused is None:
+                async with caller(opened, over, **town.shows(town.client)) as call:
+                    try:
+                        await call.stats()
+                    except OmniRelayError as error:
+                        refused = error
+    assert refused.status in ("UNAVAILABLE", "UNAUTHENTICATED")
+
+
+@pytest.mark.parametrize("door", DOORS)
+async def test_tls_1_1_is_refused_at_every_door(town: Town, door: str) -> None:
+    async with node(identity=town.identity()) as opened:
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await town.shake(opened, door, ssl.TLSVersion.TLSv1_1)
+        assert (await town.shake(opened, door)).version() == "TLSv1.3"
+
+
+@pytest.mark.parametrize("door", DOORS)
+async def test_tls_1_2_with_client_certificates_is_spoken_by_grpc_alone(
+    town: Town, door: str
+) -> None:
+    """It keeps its own TLS and cannot be told; a certificate is looked at with every call there."""
+    async with node(identity=town.identity()) as opened:
+        if door == "grpc":
+            secured = await town.shake(opened, door, ssl.TLSVersion.TLSv1_2)
+            assert secured.version() == "TLSv1.2"
+            return
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await town.shake(opened, door, ssl.TLSVersion.TLSv1_2)

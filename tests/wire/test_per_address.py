@@ -15,11 +15,11 @@ from omnirelay.identity.settings import IdentitySettings
 from omnirelay.model.errors import Overloaded
 from omnirelay.node.node import Node
 from omnirelay.node.settings import LimitSettings
+from omnirelay.testing.clock import HandClock
 from omnirelay.testing.raw_http import RawHttp
 from omnirelay.transports.http_options import HttpOptions
 from omnirelay.transports.per_address import PerAddress
 from omnirelay.transports.stream_frames import Goodbye, Ping, Pong
-from tests.unit.rpc_parts import ManualClock
 from tests.wire.grpc_served import raw_channel
 from tests.wire.grpc_served import served as grpc_served
 from tests.wire.http_echo import served as http_served
@@ -121,7 +121,7 @@ async def test_trusted_proxies_and_a_bound_of_nothing_let_everybody_in(
 async def test_a_flood_takes_no_place_of_others_and_fills_neither_memory_nor_log(
     door: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    per_address = PerAddress(door, ManualClock(), most=2)
+    per_address = PerAddress(door, HandClock(), most=2)
     bounds: dict[str, Any] = {"connections_max": 3}
     if door == "http":
         bounds = {"options": HttpOptions(**bounds)}
@@ -146,7 +146,7 @@ async def _connected(stack: AsyncExitStack, url: str, from_: str) -> None:
 
 
 async def test_a_connection_of_grpc_counts_while_calls_are_under_way_on_it() -> None:
-    per_address = PerAddress("grpc", ManualClock(), most=1)
+    per_address = PerAddress("grpc", HandClock(), most=1)
     async with (
         grpc_served(per_address=per_address) as served,
         _channel(served.target) as one,
@@ -198,7 +198,7 @@ async def _ended(call: Any) -> grpc.aio.AioRpcError:
 
 
 def test_an_ipv6_network_is_one_address_and_a_mapped_one_is_its_ipv4() -> None:
-    per_address = PerAddress("stream", ManualClock(), most=1)
+    per_address = PerAddress("stream", HandClock(), most=1)
     for first, second in (
         ("2001:db8::1", "2001:db8::ffff:1"),
         ("fe80::1%eth0", "fe80::2%eth1"),
@@ -214,7 +214,7 @@ def test_an_ipv6_network_is_one_address_and_a_mapped_one_is_its_ipv4() -> None:
 
 
 def test_a_unix_socket_has_no_address_and_no_bound() -> None:
-    per_address = PerAddress("stream", ManualClock(), most=1)
+    per_address = PerAddress("stream", HandClock(), most=1)
     for _ in range(3):
         per_address.enter("")
     assert len(per_address) == 0
@@ -224,14 +224,14 @@ def test_a_unix_socket_has_no_address_and_no_bound() -> None:
 def test_refusals_are_counted_between_two_lines_of_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    clock = ManualClock()
+    clock = HandClock()
     per_address = PerAddress("http", clock, most=1)
     per_address.enter("10.0.0.7")
     for _ in range(3):
         for _ in range(100):
             with pytest.raises(Overloaded):
                 per_address.enter("10.0.0.7")
-        clock.ms += 10_000
+        clock.now_ms += 10_000
     said = [one.getMessage() for one in caplog.records]
     assert [line.split()[2] for line in said] == ["1", "100", "100"]
     assert all(line.endswith("the last from 10.0.0.7") for line in said)

@@ -11,10 +11,16 @@ from omnirelay import Payload, Relay, Unavailable, Worker
 from omnirelay.cli.free_ports import free_ports
 from omnirelay.model.ports import SystemClock
 from omnirelay.rpc.meta import Request, RequestMeta
+from omnirelay.testing.node_process import (
+    WIRES,
+    NodeProcess,
+    node_process,
+    node_thread,
+    settings_of,
+)
 from omnirelay.transports.stream_frames import VERSION, Welcome, pack
 from omnirelay.transports.stream_outbound import StreamOutbound
 from tests.embedded.signals import committed, kinds
-from tests.wire.nodes import WIRES, NodeProcess, node_process, node_thread, settings_of
 from tests.wire.proxies import proxied
 
 

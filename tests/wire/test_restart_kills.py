@@ -12,8 +12,8 @@ import pytest
 import omnirelay
 from omnirelay import Relay
 from omnirelay.testing import figures
+from omnirelay.testing.node_process import WIRES, NodeProcess, node_process
 from tests.wire.crowd import Crowd, Verdict
-from tests.wire.nodes import WIRES, NodeProcess, node_process
 
 KILLS = 5
 BETWEEN_S = 0.5

@@ -9,8 +9,8 @@ import omnirelay
 from omnirelay import Accepted, OutcomeUnknown, Payload, QueueOptions, Relay
 from omnirelay.lease.answers import Returned
 from omnirelay.node.node import Node
+from omnirelay.testing.node_process import WIRES, node_thread, settings_of
 from tests.embedded.signals import committed, kinds
-from tests.wire.nodes import WIRES, node_thread, settings_of
 from tests.wire.proxies import Proxy, proxied
 
 

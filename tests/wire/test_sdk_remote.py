@@ -13,8 +13,8 @@ from omnirelay.lease.commands import Enqueue
 from omnirelay.model import limits
 from omnirelay.model.errors import InvalidOption
 from omnirelay.node.node import Node
+from omnirelay.testing.node_process import WIRES, node_thread, settings_of
 from tests.embedded.signals import a_turn_of_the_loop, counts, kinds
-from tests.wire.nodes import WIRES, node_thread, settings_of
 
 
 @pytest.fixture(params=WIRES)

@@ -9,8 +9,8 @@ import pytest
 import omnirelay
 from omnirelay import QueueOptions, Relay, Unavailable
 from omnirelay.node.node import Node
+from omnirelay.testing.node_process import WIRES, node_thread, settings_of
 from tests.embedded.signals import a_turn_of_the_loop, committed, counts, kinds
-from tests.wire.nodes import WIRES, node_thread, settings_of
 from tests.wire.proxies import proxied
 
 LONG = QueueOptions(lease_duration_ms=60_000)

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -17,9 +16,9 @@ from omnirelay import Lease, Payload, QueueOptions, Relay, Worker
 from omnirelay.cli.free_ports import free_ports
 from omnirelay.node.node import Node
 from omnirelay.sdk import worker as worker_module
+from omnirelay.testing.node_process import WIRES, NodeProcess, node_thread, settings_of
 from tests.embedded.signals import a_turn_of_the_loop, committed, counts, kinds
 from tests.embedded.worker_program import PROGRAM
-from tests.wire.nodes import WIRES, node_process, node_thread, settings_of
 
 SHORT = QueueOptions(lease_duration_ms=300, requeue_delay_ms=0)
 
@@ -170,25 +169,23 @@ async def ask(port: int, request: bytes = b"GET /healthz HTTP/1.1\r\nhost: x\r\n
 
 
 async def test_a_worker_whose_poll_loop_stands_still_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wire: str
+    omnirelay_node: NodeProcess, monkeypatch: pytest.MonkeyPatch, wire: str
 ) -> None:
     monkeypatch.setattr(worker_module, "SLACK_S", 0.5)
     (port,) = free_ports(1)
-    with node_process(tmp_path) as node:
-        await asyncio.to_thread(node.start)
-        async with omnirelay.connect(node.url(wire)) as relay:
-            worker = Worker(relay, poll=0.1, stop_timeout=1)
+    async with omnirelay.connect(omnirelay_node.url(wire)) as relay:
+        worker = Worker(relay, poll=0.1, stop_timeout=1)
 
-            @worker.handles("table")
-            async def handle(lease: Lease) -> None:
-                return None
+        @worker.handles("table")
+        async def handle(lease: Lease) -> None:
+            return None
 
-            async with at_work(worker, port):
-                await until_answers(port, b"200 OK")
-                node.pause()  # it neither answers nor hangs up
-                await until_answers(port, b"503 Service Unavailable")
-                node.resume()
-                await until_answers(port, b"200 OK")
+        async with at_work(worker, port):
+            await until_answers(port, b"200 OK")
+            omnirelay_node.pause()  # it neither answers nor hangs up
+            await until_answers(port, b"503 Service Unavailable")
+            omnirelay_node.resume()
+            await until_answers(port, b"200 OK")
 
 
 async def until_answers(port: int, status: bytes) -> None:

@@ -32,7 +32,7 @@ from omnirelay.transports.stream_frames import (
     Welcome,
     pack,
 )
-from tests.wire.stream_raw import EMPTY, HELLO, RawStream, Served, served
+from tests.wire.stream_raw import EMPTY, HELLO, Again, RawStream, Served, served
 
 WAIT = CallFrame(1, "echo::wait", EMPTY)
 SUM = CallFrame(1, "echo::sum", EMPTY)
@@ -65,6 +65,7 @@ def map_of(size: int) -> dict[str, str]:
 
 
 WITHOUT_HELLO = {
+    "a header twice": (pack(Hello(VERSION, {Again("x"): "a", Again("x"): "b"})), INVALID),
     "a call first": (pack(CallFrame(1, "echo::say", EMPTY)), INVALID),
     "a ping first": (pack(Ping(1)), INVALID),
     "a message first": (pack(MessageFrame(1, b"")), INVALID),
@@ -209,6 +210,14 @@ CALLS = {
     ),
     "nul in a header": (CallFrame(1, "echo::say", EMPTY, None, {"x": "a\0"}), INVALID),
     "line end in a header": (CallFrame(1, "echo::say", EMPTY, None, {"x": "a\r\nb"}), INVALID),
+    "a header twice": (
+        CallFrame(1, "echo::say", EMPTY, None, {Again("x"): "a", Again("x"): "b"}),
+        INVALID,
+    ),
+    "a header twice among many": (
+        CallFrame(1, "echo::say", EMPTY, None, {**map_of(40), Again("x"): "a", Again("x"): "b"}),
+        INVALID,
+    ),
     "time-to-live below nothing": (CallFrame(1, "echo::say", EMPTY, -1), INVALID),
     "time-to-live of years": (CallFrame(1, "echo::say", EMPTY, 1 << 62), INVALID),
     "time-to-live nonsense": (

@@ -8,6 +8,7 @@ import typer
 
 from omnirelay.cli import (
     about,
+    benching,
     configuring,
     control,
     demo,
@@ -59,6 +60,7 @@ app.command("peers")(control.peers)
 app.command("shards")(control.shards)
 app.command("promote")(promoting.promote)
 app.command("top")(top.top)
+app.command("bench")(benching.bench)
 app.add_typer(control.backpressure, name="backpressure")
 app.add_typer(journal.app, name="journal")
 journal.app.command("backup")(keeping.backup)

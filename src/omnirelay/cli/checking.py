@@ -190,9 +190,9 @@ def file_system(folder: Path) -> str | None:
 
 
 def check_ports(settings: "NodeSettings") -> Iterator[Finding]:
-    from omnirelay.node.settings import place
+    from omnirelay.node.settings import DOORS, place
 
-    for name in ("http", "grpc", "stream"):
+    for name in DOORS:
         at = place(name, getattr(settings, name))
         if at is None:
             continue

@@ -25,8 +25,14 @@ ConfigFlag = Annotated[
 
 def _option(variable: str, help_: str, *names: str, metavar: str | None = None) -> Any:
     """Any: typer's own description of an option."""
+    # Its variable counts for every command that calls a node; none of them has one of its own.
     return typer.Option(
-        *names, envvar=f"OMNIRELAY_{variable}", help=help_, metavar=metavar, show_default=False
+        *names,
+        envvar=f"OMNIRELAY_{variable}",
+        help=help_,
+        metavar=metavar,
+        show_default=False,
+        allow_from_autoenv=False,
     )
 
 

@@ -20,7 +20,7 @@ from omnirelay.cli.demo_parts import ROLES
 from omnirelay.cli.demo_pipeline import PLACE, Painted, has_spark, paint
 from omnirelay.cli.demo_play import play
 from omnirelay.cli.demo_proof import Proof, prove
-from omnirelay.cli.demo_screen import Screen, open_screen
+from omnirelay.cli.demo_screen import Screen, Took, open_screen
 from omnirelay.cli.ending import EXIT_FAILED, CommandFailed, JsonFlag, print_json
 from omnirelay.journal.events import Event
 from omnirelay.journal.follower import tail
@@ -39,7 +39,12 @@ def demo(
         int, typer.Option(min=ITEMS_MIN, help="How many items to work on, at least.")
     ] = 60,
     seconds_limit: Annotated[
-        float, typer.Option(min=1, help="Give up after this many seconds.")
+        float,
+        typer.Option(
+            min=1,
+            help="How long it should take; what happens before Spark is given up then, and what "
+            "takes longer in all is said.",
+        ),
     ] = 60.0,
     data: Annotated[
         Path | None,
@@ -70,11 +75,12 @@ def demo(
                 painted, proof = paint(folder / FILE, place, screen, board)
                 proofs.append(proof)
         is_proved = all(proof.holds for proof in proofs)
-        seconds = round(time.monotonic() - began, 1)
+        took = Took(round(time.monotonic() - began, 1), seconds_limit)
         if json:
-            print_json({"ok": is_proved, "seconds": seconds, "proofs": proofs, "spark": painted})
+            spent = {"seconds": took.seconds, "late": took.is_late}
+            print_json({"ok": is_proved, **spent, "proofs": proofs, "spark": painted})
         else:
-            screen.verdict(proofs, seconds)
+            screen.verdict(proofs, took)
             page = None if painted is None else painted.report
             screen.farewell(None if data is None else folder / FILE, page)
     if not is_proved:

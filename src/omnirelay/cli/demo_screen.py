@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
 
+import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -16,6 +17,18 @@ from rich.text import Text
 from omnirelay.cli.demo_board import Board
 from omnirelay.cli.demo_proof import Proof
 from omnirelay.node.keys import DEFAULT_URL
+
+
+class Took(msgspec.Struct, frozen=True):
+    """How long the whole demo took, and how long it should at most. A slow machine is no failure:
+    it is said, and everything else is as it would be."""
+
+    seconds: float
+    limit_s: float
+
+    @property
+    def is_late(self) -> bool:
+        return self.seconds > self.limit_s
 
 
 class Screen(Protocol):
@@ -27,7 +40,7 @@ class Screen(Protocol):
     def moved(self) -> None:
         """The board has changed."""
 
-    def verdict(self, proofs: Sequence[Proof], seconds: float) -> None: ...
+    def verdict(self, proofs: Sequence[Proof], took: Took) -> None: ...
 
     def farewell(self, kept: Path | None, page: str | None) -> None:
         """Where to look further."""
@@ -54,7 +67,7 @@ class SilentScreen:
     def moved(self) -> None:
         return None
 
-    def verdict(self, proofs: Sequence[Proof], seconds: float) -> None:
+    def verdict(self, proofs: Sequence[Proof], took: Took) -> None:
         return None
 
     def farewell(self, kept: Path | None, page: str | None) -> None:
@@ -80,10 +93,10 @@ class PlainScreen(SilentScreen):
             self._shown = self._board.completed
             self.note(self._board.in_words())
 
-    def verdict(self, proofs: Sequence[Proof], seconds: float) -> None:
+    def verdict(self, proofs: Sequence[Proof], took: Took) -> None:
         for proof in proofs:
             print(f"   {'holds ' if proof.holds else 'BROKEN'}  {proof.claim}: {proof.detail}")
-        print(_summary(proofs, seconds))
+        print(_summary(proofs, took))
 
     def farewell(self, kept: Path | None, page: str | None) -> None:
         print("\n".join(_further(kept, page)))
@@ -136,13 +149,13 @@ class LiveScreen:
         side_by_side.add_row(parts, holders)
         return Group(Text(f"stage {self._title}", style="bold"), counts, side_by_side, *notes)
 
-    def verdict(self, proofs: Sequence[Proof], seconds: float) -> None:
+    def verdict(self, proofs: Sequence[Proof], took: Took) -> None:
         table = Table("", "proved from the journal", "how")
         for proof in proofs:
             sign = "[green]holds[/]" if proof.holds else "[red]BROKEN[/]"
             table.add_row(sign, proof.claim, proof.detail)
         self._console.print(table)
-        self._console.print(_summary(proofs, seconds), highlight=False)
+        self._console.print(_summary(proofs, took), highlight=False)
 
     def farewell(self, kept: Path | None, page: str | None) -> None:
         self._console.print("\n".join(_further(kept, page)), highlight=False, markup=False)
@@ -162,6 +175,7 @@ def _further(kept: Path | None, page: str | None) -> list[str]:
     return lines
 
 
-def _summary(proofs: Sequence[Proof], seconds: float) -> str:
+def _summary(proofs: Sequence[Proof], took: Took) -> str:
     kept = sum(proof.holds for proof in proofs)
-    return f"{kept} of {len(proofs)} proofs hold, {seconds:g} seconds"
+    late = f", more than the {took.limit_s:g} it should take" if took.is_late else ""
+    return f"{kept} of {len(proofs)} proofs hold, {took.seconds:g} seconds{late}"

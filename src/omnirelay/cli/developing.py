@@ -96,6 +96,7 @@ async def _opened(settings: "NodeSettings") -> "Node":
     """A usual port that is taken is replaced by a free one: who tries things out may have another
     node running."""
     from omnirelay.node.node import Node
+    from omnirelay.node.settings import DOORS
 
     try:
         return await Node(settings).__aenter__()
@@ -105,7 +106,7 @@ async def _opened(settings: "NodeSettings") -> "Node":
         print(f"{taken.message}; free ports are used instead", file=sys.stderr)
     free = {
         name: f"{at.rpartition(':')[0]}:0"
-        for name in ("http", "grpc", "stream")
+        for name in DOORS
         if (at := getattr(settings, name)) and not at.startswith("unix:")
     }
     return await Node(msgspec.structs.replace(settings, **free)).__aenter__()
@@ -149,11 +150,12 @@ def _say(node: "Node", seeded: int, *, json: bool) -> None:
     name = next(iter(node.settings.all_namespaces()))
     lines = [f"node {node.node_id}, data in {Path(node.settings.data)}", ""]
     http = node.urls.get("http")
-    if http is not None:
+    pages = node.urls.get("control") or http
+    if pages is not None:
         lines += [
-            f"  dashboard  {http}/",
-            f"  metrics    {http}/metrics",
-            f"  openapi    {http}/openapi.json  (to read: {http}/docs)",
+            f"  dashboard  {pages}/",
+            f"  metrics    {pages}/metrics",
+            f"  openapi    {pages}/openapi.json  (to read: {pages}/docs)",
         ]
     lines += [f"  {wire_name:<9}  {url}" for wire_name, url in node.urls.items()]
     lines += ["", "try:"]

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 def _option(key: str, help_: str, **more: Any) -> Any:
     """Any: typer's own description of an option."""
     variable = f"OMNIRELAY_{key.upper().replace('.', '_')}"
-    return typer.Option(envvar=variable, help=help_, show_default=False, **more)
+    # The key's variable counts for every command: one more for `serve` alone would say nothing.
+    return typer.Option(
+        envvar=variable, help=help_, show_default=False, allow_from_autoenv=False, **more
+    )
 
 
 DataFlag = Annotated[
@@ -33,6 +36,10 @@ GrpcFlag = Annotated[str | None, _option("grpc", "HOST:PORT. [default: 127.0.0.1
 StreamFlag = Annotated[
     str | None, _option("stream", "HOST:PORT or unix:/path. [default: 127.0.0.1:7402]")
 ]
+ControlFlag = Annotated[
+    str | None,
+    _option("control", "HOST:PORT of health, metrics, control plane and dashboard, apart."),
+]
 NamespaceFlag = Annotated[
     list[str] | None,
     _option("namespace", "A queue to serve; may come several times. [default: resourcelease]"),
@@ -44,6 +51,7 @@ MirrorFlag = Annotated[
         metavar="URL",
         help="A journal kept the same as the queue's own; may come several times.",
         show_default=False,
+        allow_from_autoenv=False,
     ),
 ]
 StandbyFlag = Annotated[
@@ -73,6 +81,7 @@ def serve(
     http: HttpFlag = None,
     grpc: GrpcFlag = None,
     stream: StreamFlag = None,
+    control: ControlFlag = None,
     journal: Annotated[
         str | None, _option("journal", "Where all queues keep their journals.", metavar="URL")
     ] = None,

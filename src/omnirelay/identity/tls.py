@@ -6,10 +6,11 @@ import ssl
 from collections.abc import Sequence
 
 import msgspec
-from cryptography import x509
 
 from omnirelay.identity.certificates import described, parsed
-from omnirelay.model.errors import InvalidOption, Unauthenticated
+from omnirelay.identity.revocations import Revocations
+from omnirelay.model.errors import InvalidOption
+from omnirelay.model.ports import Clock, SystemClock
 from omnirelay.rpc.meta import Certificate
 
 log = logging.getLogger(__name__)
@@ -56,8 +57,10 @@ class ServerTls:
         require_client_certificate: bool = False,
         crl_file: str | None = None,
         alpn: Sequence[str] = (),
+        clock: Clock | None = None,
     ) -> None:
-        """Raises InvalidOption if the files do not fit together."""
+        """`clock` says which revocation lists are in force; TLS itself goes by the system's, and so
+        does this one if it is given none. Raises InvalidOption if the files do not fit together."""
         if client_ca_file is None and (require_client_certificate or crl_file):
             raise InvalidOption(
                 "identity.tls: require_client_certificate and crl_file need client_ca_file"
@@ -65,11 +68,13 @@ class ServerTls:
         self.require_client_certificate = require_client_certificate
         self._cert, self._key, self._ca, self._crl = cert_file, key_file, client_ca_file, crl_file
         self._alpn = list(alpn)
+        self._clock: Clock = clock or SystemClock()
         paths = (cert_file, key_file, client_ca_file, crl_file)
         self._paths = [path for path in paths if path is not None]
         self._signature = _signature(self._paths)
         self._unfit: _Signature | None = None
         self.context, self._pem, self._revoked = self._load()
+        self._covered = self._covered_now()
         self._current = self.context
         self.context.sni_callback = self._hand_over
 
@@ -77,8 +82,16 @@ class ServerTls:
         return self._pem
 
     def reload_if_changed(self) -> bool:
-        """True if new handshakes get something new. Files that do not fit are reported once and
-        leave everything as it was; they are looked at again when they have changed again."""
+        """True if new handshakes get something new: other files, or no mercy since a revocation
+        list has ended. Files that do not fit are reported once and leave everything as it was; they
+        are looked at again when they have changed again."""
+        is_new = self._take_up_files()
+        before, self._covered = self._covered, self._covered_now()
+        if lapsed := len(before - self._covered):
+            log.warning("%d revocation lists have ended: their clients are refused", lapsed)
+        return is_new or before != self._covered
+
+    def _take_up_files(self) -> bool:
         signature = None
         try:
             signature = _signature(self._paths)
@@ -97,12 +110,17 @@ class ServerTls:
         return True
 
     def verified(self, encoded: bytes) -> Certificate:
-        """A peer's certificate after its handshake. Looks at the revocation list once more, since a
-        library with its own TLS did not. Raises Unauthenticated."""
+        """A peer's certificate after its handshake. Looks at the revocation lists once more, since
+        a library with its own TLS did not. Raises Unauthenticated."""
         certificate = parsed(encoded)
-        if (certificate.issuer.public_bytes(), certificate.serial_number) in self._revoked:
-            raise Unauthenticated("the certificate is revoked")
+        if self._revoked is not None:
+            self._revoked.check(certificate, self._clock.wall_ms())
         return described(certificate)
+
+    def _covered_now(self) -> frozenset[bytes]:
+        if self._revoked is None:
+            return frozenset()
+        return self._revoked.covered(self._clock.wall_ms())
 
     def _hand_over(
         self, connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, context: ssl.SSLContext
@@ -111,7 +129,7 @@ class ServerTls:
         if self._current is not self.context:
             connection.context = self._current
 
-    def _load(self) -> tuple[ssl.SSLContext, Pem, frozenset[tuple[bytes, int]]]:
+    def _load(self) -> tuple[ssl.SSLContext, Pem, Revocations | None]:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self._alpn:
@@ -130,7 +148,8 @@ class ServerTls:
             _load_authority(context, self._crl)
         ca = _read(self._ca) if self._ca is not None else None
         pem = Pem(_read(self._cert), _read(self._key), ca)
-        return context, pem, _revoked(self._crl)
+        revoked = None if self._crl is None else Revocations(_read(self._crl), self._crl)
+        return context, pem, revoked
 
 
 def _signature(paths: Sequence[str]) -> _Signature:
@@ -161,18 +180,3 @@ def _read(path: str) -> bytes:
             return file.read()
     except OSError as error:
         raise InvalidOption(f"{path}: {error.strerror}") from None
-
-
-def _revoked(path: str | None) -> frozenset[tuple[bytes, int]]:
-    if path is None:
-        return frozenset()
-    found = set()
-    end = b"-----END X509 CRL-----"
-    for block in _read(path).split(end)[:-1]:
-        try:
-            crl = x509.load_pem_x509_crl(block + end)
-            issuer = crl.issuer.public_bytes()
-            found |= {(issuer, entry.serial_number) for entry in crl}
-        except ValueError as error:
-            raise InvalidOption(f"{path}: {error}") from None
-    return frozenset(found)

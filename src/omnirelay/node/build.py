@@ -2,6 +2,7 @@
 
 import os
 import socket
+import ssl
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,16 +16,22 @@ from omnirelay.identity.settings import Identity
 from omnirelay.identity.tls import ServerTls
 from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.model import limits
-from omnirelay.model.errors import InvalidOption
+from omnirelay.model.errors import InvalidOption, Unimplemented
 from omnirelay.model.ports import Clock, RandomIds, chance
-from omnirelay.node.settings import LimitSettings, NamespaceSettings, NodeSettings, place
+from omnirelay.node.settings import (
+    LimitSettings,
+    NamespaceSettings,
+    NodeSettings,
+    Place,
+    place,
+)
 from omnirelay.ops.tracing import Sampling
 from omnirelay.rpc.builtin import AccessLog, Deadline, LastResort, SizeLimit
 from omnirelay.rpc.dispatcher import Dispatcher
 from omnirelay.rpc.limiting import Limiter, RateLimit
-from omnirelay.rpc.meta import Request
+from omnirelay.rpc.meta import Reply, Request
 from omnirelay.rpc.middleware import Middleware
-from omnirelay.rpc.procedure import Procedure, Registry
+from omnirelay.rpc.procedure import Handler, Procedure, Registry
 from omnirelay.rpc.telemetry import Metrics, Record, Tracing
 from omnirelay.rpc.transport import Inbound
 from omnirelay.sdk.engine import Engine
@@ -164,7 +171,7 @@ def build_inbounds(
     pages: dict[str, Page],
     is_well: Callable[[], bool],
 ) -> list[Inbound]:
-    """In the order they start: HTTP last, since its `/readyz` says that all is well."""
+    """In the order they start: those with `/readyz` last, which says that all is well."""
     registry, tls = dispatcher.registry, identity.tls
     context = None if tls is None else tls.context
     most = settings.limits.connections_per_address
@@ -194,18 +201,42 @@ def build_inbounds(
                 **shared("grpc"),
             )
         )
+    http = partial(_http_door, registry=registry, context=context, shared=shared)
     if (at := place("http", settings.http)) is not None:
-        from omnirelay.transports.http_inbound import HttpInbound
-
-        inbounds.append(
-            HttpInbound(
-                dispatcher,
-                registry,
-                host=at.host,
-                port=at.port,
-                tls=context,
-                pages=pages,
-                **shared("http"),
-            )
-        )
+        shown = pages if not settings.control else {path: pages[path] for path in HEALTH}
+        inbounds.append(http("http", at, dispatcher, pages=shown))
+    if (at := place("control", settings.control)) is not None:
+        inbounds.append(http("control", at, _no_calls, pages=pages))
     return inbounds
+
+
+HEALTH = ("/healthz", "/readyz")
+"""What a balancer in front of the calls asks for, wherever the other pages are."""
+
+
+def _http_door(
+    name: str,
+    at: Place,
+    handler: Handler,
+    *,
+    registry: Registry,
+    context: ssl.SSLContext | None,
+    pages: dict[str, Page],
+    shared: Callable[[str], dict[str, Any]],
+) -> Inbound:
+    from omnirelay.transports.http_inbound import HttpInbound
+
+    return HttpInbound(
+        handler,
+        registry,
+        name=name,
+        host=at.host,
+        port=at.port,
+        tls=context,
+        pages=pages,
+        **shared(name),
+    )
+
+
+async def _no_calls(request: Request) -> Reply:
+    raise Unimplemented("this is the node's control plane, which takes no calls: use another door")

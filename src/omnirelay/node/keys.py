@@ -41,10 +41,15 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """How long a call that got no answer is repeated."""
 
 
-SECRETS: Final = frozenset({"client.token"})
 CLIENT: Final = "client"
 COMMANDS: Final = "command"
 """The table of flags by command, as in `[command.enqueue]`."""
+
+
+def is_secret(key: str) -> bool:
+    """Whoever calls a node has one, in `[client]` or among the flags of a command."""
+    table, _, name = key.rpartition(".")
+    return name == "token" and (table == CLIENT or table.startswith(f"{COMMANDS}."))
 
 
 class Leaf(msgspec.Struct, frozen=True):
@@ -58,7 +63,7 @@ class Leaf(msgspec.Struct, frozen=True):
 
     @property
     def is_secret(self) -> bool:
-        return self.key in SECRETS
+        return is_secret(self.key)
 
     @property
     def is_list(self) -> bool:

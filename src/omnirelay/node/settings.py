@@ -20,6 +20,8 @@ from omnirelay.stores.registry import has_one_owner, is_hub
 from omnirelay.transports.server_id import ServerId
 
 DEFAULT_NAMESPACE = "resourcelease"
+CALL_DOORS = ("http", "grpc", "stream")
+DOORS = (*CALL_DOORS, "control")
 _STREAM_SCHEMES = ("stream", "streams", "stream+unix")
 _NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -44,7 +46,7 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     room are never limited."""
     burst: int = 1000
     connections_per_address: int = CONNECTIONS_PER_ADDRESS_MAX
-    """At each of http, grpc and stream; 0 is no bound. Trusted proxies have none."""
+    """At each of http, grpc, stream and control; 0 is no bound. Trusted proxies have none."""
 
 
 class MeshSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -69,6 +71,8 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     grpc: str | None = "127.0.0.1:7401"
     stream: str | None = "127.0.0.1:7402"
     """Also `unix:/path/to.sock`."""
+    control: str | None = None
+    """HOST:PORT of the control plane, where it is to be apart from calls; None: it is at `http`."""
     journal: str | None = None
     """None: SQLite in the data folder, one file for each namespace."""
     mirrors: tuple[str, ...] = ()
@@ -130,13 +134,13 @@ def place(name: str, text: str | None) -> Place | None:
 
 def check(settings: NodeSettings) -> None:
     """What no single field can tell. Raises InvalidOption."""
-    places = {name: place(name, getattr(settings, name)) for name in ("http", "grpc", "stream")}
-    if not any(places.values()):
+    places = {name: place(name, getattr(settings, name)) for name in DOORS}
+    if not any(places[name] for name in CALL_DOORS):
         raise InvalidOption("a node needs at least one of http, grpc and stream")
-    if places["http"] is not None and places["http"].path is not None:
-        raise InvalidOption("http listens on HOST:PORT, not on a Unix socket")
-    if places["grpc"] is not None and places["grpc"].path is not None:
-        raise InvalidOption("grpc listens on HOST:PORT, not on a Unix socket")
+    for name in ("http", "grpc", "control"):
+        at = places[name]
+        if at is not None and at.path is not None:
+            raise InvalidOption(f"{name} listens on HOST:PORT, not on a Unix socket")
     open_to_all = [name for name, at in places.items() if at is not None and not at.is_local]
     if open_to_all and not settings.identity.can_prove and not settings.insecure:
         raise InvalidOption(

@@ -12,13 +12,13 @@ from omnirelay.model.errors import InvalidOption
 from omnirelay.node.keys import (
     CLIENT,
     COMMANDS,
-    SECRETS,
     BadSetting,
     ClientSettings,
     Leaf,
     check_namespaces,
     client_leaves,
     flattened,
+    is_secret,
     node_kind,
     node_leaves,
     unknown,
@@ -42,7 +42,7 @@ class Setting(msgspec.Struct, frozen=True):
 
     def shown(self) -> Any:
         """As it may be shown to anybody."""
-        if self.value is not None and self.key in SECRETS:
+        if self.value is not None and is_secret(self.key):
             return "***"
         return msgspec.to_builtins(_masked(self.value), str_keys=True)
 

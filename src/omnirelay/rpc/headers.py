@@ -3,7 +3,9 @@
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from math import ceil
+from types import MappingProxyType
 from urllib.parse import quote, unquote
 
 from omnirelay.model import limits
@@ -139,6 +141,31 @@ def reply_headers(meta: RequestMeta) -> dict[str, str]:
     if meta.shard_key is not None:
         headers["Rpc-Shard-Key"] = quote(meta.shard_key, safe="!#$&'()*+,/:;=?@[]~ ")
     return headers
+
+
+HOP = frozenset(["rpc-transport", "rpc-protocol", ENCODING, SHARD_KEY])
+"""What a reply says about the way it came; a node that passes it on says its own."""
+
+
+def own_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Those of a reply that are its procedure's, names in lower case."""
+    lowered = {name.lower(): value for name, value in headers.items()}
+    return {name: value for name, value in lowered.items() if name not in HOP}
+
+
+@lru_cache(maxsize=64)
+def hop_headers(transport: str, encoding: str) -> Mapping[str, str]:
+    """Of every reply that has no others: made once, since most have none."""
+    meta = RequestMeta(procedure="", transport=transport, encoding=encoding)
+    return MappingProxyType({k.lower(): v for k, v in reply_headers(meta).items()})
+
+
+def heard_headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Of a reply as it came over a wire that carries `reply_headers`."""
+    heard = {name.lower(): value for name, value in pairs}
+    if SHARD_KEY in heard:
+        heard[SHARD_KEY] = unquote(heard[SHARD_KEY])
+    return heard
 
 
 def error_headers(error: OmniRelayError) -> dict[str, str]:

@@ -65,7 +65,11 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Response(msgspec.Struct, frozen=True):
-    """One answer. `empty` says that there is none to give (HTTP 204)."""
+    """One answer. `empty` says that there is none to give (HTTP 204).
+
+    A procedure may give it `headers` of printable ASCII. Over every transport its caller finds
+    them there, names in lower case, beside those of the last hop: `rpc-transport`, `rpc-protocol`,
+    `rpc-encoding` and, if the call named one, `rpc-shard-key`."""
 
     body: bytes = b""
     headers: Mapping[str, str] = {}

@@ -15,6 +15,7 @@ ends with the same command without the flag.
     disk         injected, survived
     cluster      actions, operations, unknown, items_lost, stale_accepted, failover_ms [..]
     inputs       tried, server_errors, wrongly_accepted
+    identity     cases, server_errors, wrongly_accepted, secrets_found
     planted      caught, planted
     effects      ids, run_twice
 
@@ -106,6 +107,15 @@ _ROWS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("inputs", "tried", ""),
             ("inputs", "server_errors", "5xx"),
             ("inputs", "wrongly_accepted", "wrongly accepted"),
+        ),
+    ),
+    (
+        "identity cases tried",
+        (
+            ("identity", "cases", ""),
+            ("identity", "server_errors", "5xx"),
+            ("identity", "wrongly_accepted", "wrongly accepted"),
+            ("identity", "secrets_found", "secrets found"),
         ),
     ),
     ("planted bugs caught", (("planted", "caught/planted", ""),)),

@@ -12,8 +12,8 @@ from omnirelay.model.items import Wire
 from omnirelay.model.ports import Clock
 from omnirelay.rpc.builtin import Deadline, LastResort, SizeLimit
 from omnirelay.rpc.dispatcher import Dispatcher
-from omnirelay.rpc.meta import RequestMeta
-from omnirelay.rpc.procedure import Registry
+from omnirelay.rpc.meta import Reply, Request, RequestMeta, Response
+from omnirelay.rpc.procedure import Procedure, Registry
 
 NAMESPACE = "echo"
 BUG = "the text of a bug"
@@ -67,6 +67,7 @@ class Echo:
         self.registry = Registry()
         add = self.registry
         add.unary(f"{NAMESPACE}::say", self._say, Said, Said)
+        add.add(Procedure(name=f"{NAMESPACE}::label", handler=self._label))
         add.unary(f"{NAMESPACE}::nothing", self._nothing, Said, Said)
         add.unary(f"{NAMESPACE}::refuse", self._refuse, Said, Said)
         add.unary(f"{NAMESPACE}::break", self._break, Said, Said)
@@ -84,6 +85,12 @@ class Echo:
     async def _say(self, meta: RequestMeta, said: Said) -> Said:
         self.metas.append(meta)
         return said
+
+    async def _label(self, request: Request) -> Reply:
+        """What was said, with the names that were said as headers."""
+        said = request.codec.decode(request.body, Said)
+        is_empty = said.text == "nothing"
+        return Response(b"" if is_empty else request.body, said.names or {}, is_empty)
 
     async def _nothing(self, meta: RequestMeta, said: Said) -> Said | None:
         return None

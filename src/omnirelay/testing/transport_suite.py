@@ -22,6 +22,7 @@ from omnirelay.model.errors import (
     Unimplemented,
 )
 from omnirelay.model.ports import SystemClock
+from omnirelay.rpc.headers import PROTOCOL, own_headers
 from omnirelay.rpc.meta import Request, RequestMeta, Response, Stream
 from omnirelay.rpc.transport import Inbound, Outbound
 from omnirelay.testing.transport_echo import BUG, NAMESPACE, REFUSALS, Echo, Said
@@ -164,6 +165,33 @@ class UnarySuite:
         assert (meta.routing_key, meta.routing_delegate) == ("eu", "proxy-1")
         assert (meta.namespace, meta.verb) == (NAMESPACE, "say")
         assert meta.principal == "anonymous"
+
+    async def test_headers_that_a_procedure_sets_reach_its_caller(
+        self, wire: Wire, caller: Caller
+    ) -> None:
+        names = {"X-Served-By": "node 1; 50%41", "x-other": "a, b"}
+        for text in ("something", "nothing"):
+            reply = await wire.outbound(caller.request("label", Said(text, names=names)))
+            assert isinstance(reply, Response)
+            assert own_headers(reply.headers) == {name.lower(): v for name, v in names.items()}
+
+    @pytest.mark.parametrize("verb", ["say", "nothing", "label"])
+    async def test_a_reply_says_its_transport_its_encoding_and_its_shard_key(
+        self, wire: Wire, caller: Caller, verb: str
+    ) -> None:
+        # A procedure, or a node that passes a reply on, has no say in these.
+        said = Said(names={"Rpc-Encoding": "x", "rpc-shard-key": "x", "Rpc-Transport": "x"})
+        expected = {
+            "rpc-transport": wire.inbound.name,
+            "rpc-protocol": PROTOCOL,
+            "rpc-encoding": wire.outbound.codec.name,
+        }
+        reply = await wire.outbound(caller.request(verb, said))
+        assert isinstance(reply, Response)
+        assert reply.headers == expected
+        reply = await wire.outbound(caller.request(verb, said, shard_key="orders/50%41 of b"))
+        assert isinstance(reply, Response)
+        assert reply.headers == {**expected, "rpc-shard-key": "orders/50%41 of b"}
 
     async def test_the_deadline_arrives(self, wire: Wire, caller: Caller) -> None:
         before = CLOCK.monotonic_ms()

@@ -14,7 +14,14 @@ import msgspec
 from omnirelay.model.errors import DeadlineExceeded, InvalidArgument, OmniRelayError
 from omnirelay.model.ports import Clock
 from omnirelay.rpc.codec import Codec
-from omnirelay.rpc.headers import ENCODING, Headers, codec_of, meta_of, reply_headers
+from omnirelay.rpc.headers import (
+    ENCODING,
+    Headers,
+    codec_of,
+    meta_of,
+    own_headers,
+    reply_headers,
+)
 from omnirelay.rpc.meta import Certificate, Reply, Request, RequestMeta, Response, Stream
 from omnirelay.rpc.procedure import Handler
 from omnirelay.transports.grpc_errors import code_of, details_of, trailers_of
@@ -169,7 +176,7 @@ def _opening(meta: RequestMeta) -> tuple[tuple[str, str], ...]:
 
 
 def _trailers(meta: RequestMeta, response: Response) -> tuple[tuple[str, str], ...]:
-    pairs = {**reply_headers(meta), **response.headers}
+    pairs = {**reply_headers(meta), **own_headers(response.headers)}
     if response.empty:
         pairs[EMPTY_KEY] = "true"
     return tuple((name.lower(), value) for name, value in pairs.items())

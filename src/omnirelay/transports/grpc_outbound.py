@@ -45,6 +45,7 @@ OPTIONS: Final = (
     ("grpc.enable_http_proxy", 0),  # nodes talk to one another, not through a proxy for browsing
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.ping_timeout_ms", 10_000),  # by itself a minute, whatever the line above says
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 5_000),
@@ -219,6 +220,6 @@ def _plain_path(meta: RequestMeta) -> str:
 
 def _response(body: bytes, trailers: Any) -> Response:
     # Any: gRPC's own collection of pairs.
-    headers = {name: value for name, value in trailers if isinstance(value, str)}
+    headers = names.heard_headers(pair for pair in trailers if isinstance(pair[1], str))
     empty = headers.pop(EMPTY_KEY, None) is not None
     return Response(body, headers, empty)

@@ -28,6 +28,7 @@ from omnirelay.rpc.headers import (
     codec_of,
     error_headers,
     meta_of,
+    own_headers,
     reply_headers,
 )
 from omnirelay.rpc.meta import Reply, Request, RequestMeta, Response, Stream
@@ -195,7 +196,9 @@ class HttpCalls:
             head = known
         else:
             head = self._heads[meta.encoding] = _head(meta)
-        return head + header_lines(dict(reply.headers)) if reply.headers else head
+        if reply.headers and (own := own_headers(reply.headers)):
+            return head + header_lines(own)
+        return head
 
     def _refuse(self, exchange: Exchange, error: OmniRelayError) -> None:
         key = exchange.header(SHARD_KEY)

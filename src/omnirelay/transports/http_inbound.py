@@ -21,8 +21,6 @@ class HttpInbound:
     """`POST /v1/{namespace}/{verb}` or `POST /` with `Rpc-Procedure`. The kind of the procedure
     says how: a body, lines of JSON, or an event stream."""
 
-    name = NAME
-
     def __init__(
         self,
         handler: Handler,
@@ -37,10 +35,13 @@ class HttpInbound:
         version: str = "1",
         options: HttpOptions | None = None,
         per_address: PerAddress | None = None,
+        name: str = NAME,
     ) -> None:
-        """A client certificate that `tls` has verified is read by `read_certificate`: whom it
-        proves is no matter of wires. `/openapi.json` and `/docs` are there without being named in
-        `pages`; `version` is what they call themselves."""
+        """`name` is what a node with several of them calls this one. A client certificate that
+        `tls` has verified is read by `read_certificate`: whom it proves is no matter of wires.
+        `/openapi.json` and `/docs` are there without being named in `pages`; `version` is what they
+        call themselves."""
+        self.name = name
         self._host = host
         self._port = port
         self._tls = tls

@@ -160,9 +160,10 @@ class HttpOutbound:
         try:
             async with response:
                 if response.status in (202, 204):
-                    return Response(empty=True)
+                    return Response(b"", _reply_headers(response), empty=True)
                 if response.status == 200:
-                    return Response(await _whole(response, limits.MESSAGE_BYTES_MAX))
+                    body = await _whole(response, limits.MESSAGE_BYTES_MAX)
+                    return Response(body, _reply_headers(response))
                 raise _error_of(response, await _whole(response, _ERROR_BYTES))
         except (aiohttp.ClientError, OSError) as error:
             raise OutcomeUnknown(f"{self.url} was lost during its answer: {error!r}") from error
@@ -200,6 +201,17 @@ def _headers_of(request: Request, ttl_ms: int | None) -> dict[str, str]:
     if any("\n" in value or "\r" in value or "\0" in value for value in headers.values()):
         raise InvalidArgument("a name that goes as a header has a line end in it")
     return headers
+
+
+def _reply_headers(response: aiohttp.ClientResponse) -> dict[str, str]:
+    heard = names.heard_headers(response.headers.items())
+    return {name: value for name, value in heard.items() if name not in _HTTPS_OWN}
+
+
+_HTTPS_OWN = frozenset(
+    ["connection", "content-length", "content-type", "date", "keep-alive", "transfer-encoding"]
+)
+"""What says how the answer travels, not what it is."""
 
 
 def _body_of(request: Request) -> bytes | io.BytesIO | AsyncGenerator[bytes]:

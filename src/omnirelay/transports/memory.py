@@ -3,7 +3,8 @@
 import msgspec
 
 from omnirelay.rpc.codec import JSON, Codec
-from omnirelay.rpc.meta import Reply, Request
+from omnirelay.rpc.headers import SHARD_KEY, hop_headers, own_headers
+from omnirelay.rpc.meta import Reply, Request, Stream
 from omnirelay.rpc.procedure import Handler
 
 
@@ -41,4 +42,10 @@ class MemoryOutbound:
 
     async def __call__(self, request: Request) -> Reply:
         meta = msgspec.structs.replace(request.meta, transport=self.name)
-        return await self._handler(msgspec.structs.replace(request, meta=meta))
+        reply = await self._handler(msgspec.structs.replace(request, meta=meta))
+        if isinstance(reply, Stream):
+            return reply
+        headers = {**hop_headers(self.name, meta.encoding), **own_headers(reply.headers)}
+        if meta.shard_key is not None:
+            headers[SHARD_KEY] = meta.shard_key
+        return msgspec.structs.replace(reply, headers=headers)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from omnirelay.model import limits
 from omnirelay.model.errors import OmniRelayError, OutcomeUnknown, ResourceExhausted
-from omnirelay.rpc.headers import codec_of
+from omnirelay.rpc.headers import SHARD_KEY, codec_of, own_headers
 from omnirelay.rpc.meta import Request, Response, Stream
 from omnirelay.rpc.procedure import Handler, Kind
 from omnirelay.rpc.status import body_of
@@ -95,7 +95,7 @@ class Call:
         try:
             reply = await handler(request)
             if isinstance(reply, Response):
-                self._answer(reply)
+                self._answer(reply, request.meta.shard_key)
             else:
                 await self._stream(reply)
         except OmniRelayError as error:
@@ -106,14 +106,19 @@ class Call:
             self._say(ErrorFrame(self.id, body_of(unknown)))
             raise
 
-    def _answer(self, reply: Response) -> None:
+    def _answer(self, reply: Response, shard_key: str | None) -> None:
         size = len(reply.body)
         if size > CALL_BYTES:
             self._check(size)
             if not self._line.share.has_room(size):
                 raise ResourceExhausted("too many answers wait to be read: ask for less at once")
         body = None if reply.empty else reply.body
-        self._say(ReplyFrame(self.id, body, dict(reply.headers) or None))
+        headers = None
+        if reply.headers or shard_key is not None:
+            headers = own_headers(reply.headers)
+            if shard_key is not None:
+                headers[SHARD_KEY] = shard_key
+        self._say(ReplyFrame(self.id, body, headers or None))
 
     async def _stream(self, reply: Stream) -> None:
         outgoing = self.outgoing = Outgoing()

@@ -13,6 +13,7 @@ from omnirelay.rpc.procedure import Handler, Kind
 from omnirelay.rpc.prompt import Prompt
 from omnirelay.rpc.status import body_of
 from omnirelay.transports.stream_call import Call
+from omnirelay.transports.stream_doubles import check_doubles
 from omnirelay.transports.stream_frames import (
     FROM_CALLER,
     OVERHEAD_BYTES,
@@ -204,6 +205,7 @@ class Connection(asyncio.Protocol):
                 self.share.add(size)
 
     def _greet(self, hello: Hello) -> None:
+        check_doubles(hello, self._splitter.current())
         self._greeting = Greeting(
             hello,
             clock=self._host.clock,
@@ -224,6 +226,8 @@ class Connection(asyncio.Protocol):
         kind = self._host.kind_of(frame.procedure)
         call = calls[frame.id] = Call(self, frame, cost, kind)
         try:
+            if frame.headers:
+                check_doubles(frame, self._splitter.current())
             request = call.read()
         except OmniRelayError as error:
             call.refuse(error)

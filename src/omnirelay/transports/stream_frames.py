@@ -155,6 +155,8 @@ class Splitter(Generic[F]):
         self.bytes_max = bytes_max
         self._decoder = decoder
         self._buffer = bytearray()
+        self._source: bytes | bytearray = b""
+        self._start = 0
 
     @property
     def held(self) -> int:
@@ -170,6 +172,7 @@ class Splitter(Generic[F]):
             buffer += data
             source = buffer
         start, end = 0, len(source)
+        self._source = source
         try:
             while end - start >= LENGTH_BYTES:
                 size = int.from_bytes(source[start : start + LENGTH_BYTES])
@@ -178,13 +181,21 @@ class Splitter(Generic[F]):
                 after = start + LENGTH_BYTES + size
                 if end < after:
                     break
+                self._start = start
                 yield self._unpack(source, start + LENGTH_BYTES, after)
                 start = after
         finally:
+            self._source = b""
             if source is buffer:
                 del buffer[:start]
             elif start < end:
                 buffer += source[start:]
+
+    def current(self) -> bytes:
+        """The frame that `feed` has just given, as it came."""
+        body = self._start + LENGTH_BYTES
+        size = int.from_bytes(self._source[self._start : body])
+        return bytes(self._source[body : body + size])
 
     def clear(self) -> None:
         """Forget what is unfinished; for who will read nothing more."""

@@ -14,7 +14,7 @@ from omnirelay.model.errors import (
 )
 from omnirelay.model.ports import Clock
 from omnirelay.rpc.codec import MSGPACK, Codec
-from omnirelay.rpc.headers import ENCODING, call_headers
+from omnirelay.rpc.headers import ENCODING, call_headers, hop_headers
 from omnirelay.rpc.meta import Reply, Request, Response, Stream
 from omnirelay.transports.client_tls import ContextSource, Tls
 from omnirelay.transports.stream_caller import CallerConnection
@@ -23,6 +23,7 @@ from omnirelay.transports.stream_meta import TTL_MS_HIGHEST
 
 _SCHEMES = ("stream", "streams", "stream+unix")
 DEFAULT_PORT = 7402
+_USUAL = hop_headers("stream", MSGPACK.name)
 
 
 def _parts(url: str) -> SplitResult:
@@ -126,7 +127,10 @@ class StreamOutbound:
         if reply is None:
             return Stream(Reading(calling))
         calling.stop_sending()
-        return Response(reply.body or b"", reply.headers or {}, reply.body is None)
+        heard = _USUAL if request.codec is MSGPACK else hop_headers(self.name, request.codec.name)
+        if reply.headers:
+            heard = {**heard, **reply.headers}
+        return Response(reply.body or b"", heard, reply.body is None)
 
     def _ttl_ms(self, request: Request) -> int | None:
         expires_ms = request.meta.expires_ms

@@ -79,12 +79,22 @@ class NodeProcess:
         return f"{wire}://{self._settings[wire]}"
 
     @property
+    def urls(self) -> dict[str, str]:
+        return {wire: self.url(wire) for wire in WIRES}
+
+    @property
     def journal(self) -> str:
         return f"sqlite:///{self.data}/resourcelease.db"
 
     def start(self) -> None:
+        """Returns when it serves."""
         self._ready.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "tests.wire.nodes", json.dumps(self._settings)]
+        command = [
+            sys.executable,
+            "-m",
+            "omnirelay.testing.node_process",
+            json.dumps(self._settings),
+        ]
         with self._log.open("ab") as log:
             self._child = subprocess.Popen(command, stdout=log, stderr=log)
         self.starts += 1
@@ -95,6 +105,7 @@ class NodeProcess:
             time.sleep(0.01)
 
     def kill(self) -> None:
+        """As a machine that is switched off: nothing is finished."""
         self.kills += 1
         assert self.end(signal.SIGKILL) == -signal.SIGKILL
 
