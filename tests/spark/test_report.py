@@ -65,6 +65,7 @@ def resources() -> list[Row]:
             "shard": "s",
             "resource_type": "table",
             "resource_id": HOSTILE[number % len(HOSTILE)] + str(number),
+            "items": 4,
             "grants": 10,
             "retries": number,
             "expiries": 0,
@@ -194,7 +195,9 @@ def test_whatever_the_tables_hold_the_page_gets_few_rows_and_right_ones(tables: 
     assert len({row["shard"] for row in pictures.of("heat")}) == 20
     assert {row["at_ms"] for row in pictures.of("heat")} <= set(pictures.times)
     assert max(row["pending_max"] for row in pictures.of("heat")) == MINUTES - 1
-    assert pictures.of("slowest")[0]["wait_mean_ms"] == 5900
+    slowest = pictures.of("slowest")[0]
+    assert [slowest[one] for one in ("wait_mean_ms", "churn")] == [5900, 2.5]
+    assert slowest["contention"] == 59_000 / 70
     assert pictures.resource == ("table", resources()[-1]["resource_id"])
     holds_drawn = pictures.of("timeline")
     assert [holds_drawn[at]["fence"] for at in (0, -1)] == [200, 599]

@@ -123,7 +123,9 @@ _RANKED = {
         """SELECT resource_type, resource_id, sum(grants) AS grants, sum(retries) AS retries,
                    sum(dead_letters) AS dead_letters, max(wait_max_ms) AS wait_max_ms,
                    try_divide(sum(wait_ms_sum), sum(grants)) AS wait_mean_ms,
-                   try_divide(sum(hold_ms_sum), sum(grants)) AS hold_mean_ms
+                   try_divide(sum(hold_ms_sum), sum(grants)) AS hold_mean_ms,
+                   try_divide(sum(wait_ms_sum), sum(hold_ms_sum)) AS contention,
+                   try_divide(sum(grants), sum(items)) AS churn
             FROM {t} GROUP BY resource_type, resource_id HAVING sum(grants) > 0
             ORDER BY wait_mean_ms DESC, resource_type, resource_id LIMIT :most""",
         RANKED,
