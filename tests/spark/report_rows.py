@@ -109,6 +109,8 @@ def slow(chance: Random, at: int) -> Row:
         "wait_max_ms": 99_999_999,
         "wait_mean_ms": chance.random() * 10**6,
         "hold_mean_ms": None,
+        "contention": None,
+        "churn": chance.random() * 3,
     }
 
 

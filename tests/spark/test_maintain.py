@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omnirelay.model.errors import InvalidOption
+from omnirelay.model.ports import set_failpoint
+from omnirelay.pipeline.audit_report import FINDINGS, RUNS, add_rows
 from omnirelay.pipeline.datasets import LEASE_EVENTS, Change, Commit, TableFenced
 from omnirelay.pipeline.delta import DeltaTables
-from omnirelay.pipeline.hold import Unheld
+from omnirelay.pipeline.hold import HoldLost, Unheld
 from omnirelay.pipeline.maintain import Upkeep, maintain
 from tests.spark.small_tables import BEGIN, LIVES, SEEN, content, frame, life
 
@@ -87,6 +89,74 @@ def test_events_go_by_age_once_every_table_has_read_them(tables: DeltaTables) ->
     assert gone[0].retired == 1
     assert content(tables.read("lease_events")) == []
     assert tables.positions("lease_events") == {"a": 6}
+
+
+class Lost:
+    """A lease that was taken over; its fence is as high as any."""
+
+    fence = 99
+
+    def check(self) -> None:
+        raise HoldLost("lake", "it was refused")
+
+
+def test_upkeep_whose_lease_is_lost_commits_nothing(tables: DeltaTables) -> None:
+    versions = {one: tables.snapshot(one).version for one in (LEASE_EVENTS, LIVES)}
+    with pytest.raises(HoldLost):
+        maintain(tables, Lost(), datasets=())
+    with pytest.raises(HoldLost):
+        maintain(tables, Lost(), Upkeep(keep_days=1), datasets=(), clock=Late(days=3))
+    assert {one: tables.snapshot(one).version for one in versions} == versions
+
+
+def ran(number: int) -> tuple[object, ...]:
+    return (f"run-{number}", BEGIN, BEGIN, "run", {"a": number}, number, 0, "ok")
+
+
+def run_ids(tables: DeltaTables) -> list[str]:
+    return [row[0] for row in content(tables.read("runs"))]
+
+
+def test_lines_of_runs_and_audits_are_put_together_and_outlive_the_events(
+    tables: DeltaTables,
+) -> None:
+    for number in range(3):
+        add_rows(tables, RUNS, [ran(number)])
+        add_rows(tables, FINDINGS, [(f"run-{number}", "tail", "error", "a", 1, None, None, "m")])
+    to_come = Path(tables.address(RUNS)) / "c000000000099s-00000000" / "part-0.parquet"
+    to_come.parent.mkdir()
+    to_come.write_bytes(b"of an audit that has not committed yet")
+    hold = Unheld()
+    hold.fence = 3
+    upkeep = Upkeep(orphans_hours=0, keep_days=1)
+    kept = {one.table: one for one in maintain(tables, hold, upkeep, datasets=())}
+    for name in ("runs", "findings"):
+        assert (kept[name].files_before, kept[name].files_after, kept[name].retired) == (3, 1, 0)
+    assert to_come.exists()
+    assert run_ids(tables) == ["run-0", "run-1", "run-2"]
+    add_rows(tables, RUNS, [ran(3)])
+    assert run_ids(tables) == ["run-0", "run-1", "run-2", "run-3"]
+
+
+def test_an_audit_that_ends_amid_upkeep_is_kept_and_neither_fails(tables: DeltaTables) -> None:
+    for number in range(2):
+        add_rows(tables, RUNS, [ran(number)])
+
+    def end_an_audit(name: str) -> None:
+        if name == "pipeline.after_compaction":
+            set_failpoint(None)
+            add_rows(tables, RUNS, [ran(2)])
+
+    hold = Unheld()
+    hold.fence = 1
+    maintain(tables, hold, datasets=())  # so that of the runs alone there is something to do
+    add_rows(tables, RUNS, [ran(3)])
+    set_failpoint(end_an_audit)
+    try:
+        maintain(tables, hold, datasets=())
+    finally:
+        set_failpoint(None)
+    assert run_ids(tables) == ["run-0", "run-1", "run-2", "run-3"]
 
 
 def test_upkeep_that_makes_no_sense_is_refused() -> None:

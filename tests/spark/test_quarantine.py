@@ -1,19 +1,25 @@
 """Envelopes that cannot be believed are set aside with a reason; everything else is read. No Spark
-but in the last test."""
+but in the last two tests."""
 
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import apsw
+import msgspec
 import pytest
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
+from omnirelay.cli.ending import EXIT_FAILED
+from omnirelay.cli.pipeline import app
 from omnirelay.journal.format import Sealed, checksum, seal
 from omnirelay.lease.records import Enqueued
 from omnirelay.model.items import Payload
 from omnirelay.pipeline.address import open_file
 from omnirelay.pipeline.decode import Part
+from omnirelay.pipeline.delta import DeltaTables
+from omnirelay.pipeline.run import run_pipeline
 from omnirelay.testing.envelopes import Scribe
 from tests.spark.journals import append
 
@@ -181,3 +187,19 @@ def test_spark_reads_on_and_shows_what_was_set_aside(
     assert (row.shard, row.sequence, row.address) == ("s", 7, str(journal[0]))
     assert bytes(row.body) == journal[1][2].body.replace(b"table", b"tabme", 1)
     assert row.found_at is not None
+
+
+@pytest.mark.timeout(200)
+def test_an_audit_of_tables_names_what_the_run_that_made_them_set_aside(
+    spark: SparkSession, journal: tuple[Path, list[Sealed]], tmp_path: Path
+) -> None:
+    harm(journal, flipped_bit)
+    path, lake = str(journal[0]), str(tmp_path / "lake")
+    run_pipeline(spark, {"url": f"sqlite:///{path}"}, DeltaTables(spark, lake), datasets=())
+    ended = CliRunner().invoke(app, ["audit", "--tables", lake, "--json"])
+    assert ended.exit_code == EXIT_FAILED, ended.output
+    findings = msgspec.json.decode(ended.stdout)["audit"]["findings"]
+    (aside,) = (one for one in findings if one["check"] == "quarantine")
+    assert (aside["shard"], aside["sequence"]) == ("s", 7)
+    assert "checksum" in aside["message"]
+    assert path in aside["message"]

@@ -13,6 +13,8 @@ from omnirelay.cli.pipeline_places import meant
 from omnirelay.cli.pipeline_replay import replay
 from omnirelay.model.errors import InvalidArgument, InvalidOption, Unavailable
 from omnirelay.pipeline.archive import archive_journal
+from omnirelay.pipeline.delta import DeltaTables
+from omnirelay.pipeline.run import run_pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,6 +106,16 @@ def test_an_archive_of_a_journal_is_rebuilt_as_the_journal_is(journal: str, tmp_
     assert (ended.exit_code, msgspec.json.decode(ended.stdout)["differences"]) == (0, [])
     unknown = run("--archive", tmp_path / "archive", "--shard", "nowhere")
     assert "there is no shard 'nowhere'; there are: resourcelease" in str(unknown.exception)
+
+
+def test_tables_below_a_folder_with_a_blank_are_rebuilt_as_the_journal_is(
+    spark: "SparkSession", journal: str, tmp_path: Path
+) -> None:
+    lake = tmp_path / "my lake"
+    run_pipeline(spark, {"url": journal}, DeltaTables(spark, str(lake)), datasets=())
+    ended = run("--tables", lake, "--compare", journal, "--json")
+    assert ended.exit_code == 0, ended.output
+    assert msgspec.json.decode(ended.stdout)["differences"] == []
 
 
 @pytest.mark.parametrize("time", ["yesterday", "2026-01-01T00:00:00"])

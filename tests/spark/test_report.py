@@ -65,6 +65,7 @@ def resources() -> list[Row]:
             "shard": "s",
             "resource_type": "table",
             "resource_id": HOSTILE[number % len(HOSTILE)] + str(number),
+            "items": 4,
             "grants": 10,
             "retries": number,
             "expiries": 0,
@@ -129,8 +130,10 @@ def principals() -> list[Row]:
     ]
 
 
-RUN = {"run_id": "newest", "ended_at": BEGIN, "events": 9, "findings": 150, "verdict": "damaged"}
-OLD = RUN | {"run_id": "old", "ended_at": BEGIN - timedelta(days=1), "findings": 0}
+AUDIT = {"kind": "audit", "events": 9, "verdict": "damaged", "positions": {"shard-48": 48}}
+NEWEST = AUDIT | {"run_id": "newest", "ended_at": BEGIN, "findings": 150}
+OLD = AUDIT | {"run_id": "old", "ended_at": BEGIN - timedelta(days=1), "findings": 0}
+RUN = OLD | {"run_id": "run", "ended_at": BEGIN + timedelta(days=1), "kind": "run"}
 FOUND = [
     {
         "run_id": run,
@@ -169,7 +172,7 @@ def tables(spark: "SparkSession") -> Frames:
         "resource_ownership": (holds(), silver_ownership.COLUMNS),
         "peer_health": (peers(), gold_peers.COLUMNS),
         "principal_activity": (principals(), gold_principals.COLUMNS),
-        "runs": ([RUN, OLD], RUNS.columns),
+        "runs": ([RUN, NEWEST, OLD], RUNS.columns),
         "findings": (FOUND, FINDINGS.columns),
     }
     frames = {}
@@ -192,7 +195,9 @@ def test_whatever_the_tables_hold_the_page_gets_few_rows_and_right_ones(tables: 
     assert len({row["shard"] for row in pictures.of("heat")}) == 20
     assert {row["at_ms"] for row in pictures.of("heat")} <= set(pictures.times)
     assert max(row["pending_max"] for row in pictures.of("heat")) == MINUTES - 1
-    assert pictures.of("slowest")[0]["wait_mean_ms"] == 5900
+    slowest = pictures.of("slowest")[0]
+    assert [slowest[one] for one in ("wait_mean_ms", "churn")] == [5900, 2.5]
+    assert slowest["contention"] == 59_000 / 70
     assert pictures.resource == ("table", resources()[-1]["resource_id"])
     holds_drawn = pictures.of("timeline")
     assert [holds_drawn[at]["fence"] for at in (0, -1)] == [200, 599]
@@ -204,8 +209,10 @@ def test_whatever_the_tables_hold_the_page_gets_few_rows_and_right_ones(tables: 
     assert (first["principal"], first["times"], first["resources"]) == ("who-29", 58, 2)
     assert pictures.of("runs")[0]["run_id"] == "newest"
     assert len(pictures.of("findings")) == 100
+    assert [row["shard"] for row in pictures.of("unaudited")][-2:] == ["shard-12", "shard-13"]
     assert pictures.more["heat"] == 10
     assert (pictures.more["timeline"], pictures.more["findings"]) == (200, 50)
+    assert pictures.more["unaudited"] == 43  # shard-0 has no events, and one was looked at
 
 
 def test_a_page_is_written_whole_and_a_chosen_resource_is_drawn(

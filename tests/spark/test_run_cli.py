@@ -122,12 +122,14 @@ def test_tables_whose_log_is_damaged_are_refused_in_one_line_before_spark_starts
     assert "\n" not in result.exception.message
 
 
+@pytest.mark.parametrize("command", ["run", "maintain"])
 def test_a_target_that_another_pipeline_holds_is_refused_by_name(
-    journal: Path, tmp_path: Path
+    journal: Path, tmp_path: Path, command: str
 ) -> None:
     lake = str(tmp_path / "lake")
+    source = ("--from", f"sqlite:///{journal}") if command == "run" else ()
     with Hold(lake):
-        refused = pipeline("run", "--from", f"sqlite:///{journal}", "--to", lake)
+        refused = pipeline(command, *source, "--to", lake)
     assert isinstance(refused.exception, OmniRelayError)
     assert "is worked on by process" in refused.exception.message
     assert exit_code(refused.exception) == EXIT_FAILED

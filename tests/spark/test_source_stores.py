@@ -21,6 +21,7 @@ from omnirelay.stores.objects_roll import roll
 from omnirelay.stores.registry import open_address
 from omnirelay.testing.envelopes import Scribe
 from omnirelay.testing.event_rows import rows_of
+from omnirelay.testing.servers_hub import HubHost
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 SHARD = "resourcelease"
 ENVELOPES = 12
 EVENTS = sum(range(1, ENVELOPES + 1))
-STORES = ("file", "s3", "gs", "postgres", "valkey", "nats_one")
+STORES = ("file", "s3", "gs", "postgres", "valkey", "nats_one", "hubs")
 _numbers = count()
 
 
@@ -42,6 +43,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
     if request.param == "file":
         return f"file://{tmp_path}/journals"
     server = request.getfixturevalue(request.param)
+    if isinstance(server, HubHost):
+        return server.fresh()
     for name, value in getattr(server, "environment", {}).items():
         monkeypatch.setenv(name, value)
     return str(server.url(f"spark{next(_numbers)}"))

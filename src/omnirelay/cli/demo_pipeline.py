@@ -55,7 +55,7 @@ def paint(journal: Path, place: Path, screen: Screen, board: Board) -> tuple[Pai
             note=lambda table: screen.note(f"{table.table}: {counted(table.rows, 'row')}"),
         )
         found = audit(session, evidence_of_tables(tables))
-        keep(tables, found, hold.fence)
+        keep(tables, found)
         page = write_report(
             tables, place.absolute() / "report.html", place=str(folder), clock=SystemClock()
         )

@@ -8,7 +8,7 @@ import typer
 from omnirelay.cli.ending import EXIT_FAILED, BadAddress, CommandFailed, JsonFlag, print_json
 from omnirelay.cli.pipeline_audit import audit
 from omnirelay.cli.pipeline_lineage import lineage
-from omnirelay.cli.pipeline_places import MasterFlag
+from omnirelay.cli.pipeline_places import MasterFlag, ShardsFlag, TokenFlag
 from omnirelay.cli.pipeline_replay import replay
 from omnirelay.cli.pipeline_report import report
 from omnirelay.cli.pipeline_synth import synth
@@ -39,12 +39,6 @@ ToFlag = Annotated[
 ]
 ArchiveFlag = Annotated[
     str | None, typer.Option(metavar="DIR", help="Where segments of these journals are.")
-]
-ShardsFlag = Annotated[
-    str | None, typer.Option(metavar="NAMES", help="Only these, parted by commas.")
-]
-TokenFlag = Annotated[
-    str | None, typer.Option(envvar="OMNIRELAY_TOKEN", help="Bearer token for nodes.")
 ]
 LeaseUrlFlag = Annotated[
     str | None,
@@ -202,15 +196,12 @@ def maintain(
 
 
 def _source(urls: list[str], **others: str | None) -> dict[str, str]:
-    from omnirelay.pipeline.source_options import parse
+    from omnirelay.pipeline.source_options import source_options
 
-    given = {name: value for name, value in others.items() if value is not None}
-    options = {"url": ",".join(urls), **given}
     try:
-        parse(options)  # what is wrong is said before Spark takes its time to start
+        return source_options(urls, **others)
     except InvalidOption as error:
         raise BadAddress(error.message) from error
-    return options
 
 
 def _say(made: "RunReport", *, json: bool) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnirelay.cli.ending import EXIT_FAILED, CommandFailed, JsonFlag, print_json
-from omnirelay.cli.pipeline_places import MasterFlag, TablesFlag, spark_on
+from omnirelay.cli.pipeline_places import MasterFlag, ShardsFlag, TablesFlag, TokenFlag, spark_on
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,11 +21,14 @@ def audit(
         typer.Option(
             "--from",
             metavar="URL",
-            help="Journals (sqlite:///path, http://node), the folder of an archive, or both.",
+            help="Journals (sqlite:///path, another store's, a node), the folder of an archive, or "
+            "both.",
             show_default=False,
         ),
     ] = None,
     tables: TablesFlag = None,
+    shards: ShardsFlag = None,
+    token: TokenFlag = None,
     report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Gets the whole report as text.")
     ] = None,
@@ -33,14 +36,21 @@ def audit(
     json: JsonFlag = False,
 ) -> None:
     """Prove the history of every shard, and of all together. 0: clean, 1: there are findings."""
+    from omnirelay.pipeline.audit import audit as prove
+    from omnirelay.pipeline.audit_evidence import evidence_of_places
     from omnirelay.pipeline.audit_report import as_text, as_verdict
 
     if (from_ is None) == (tables is None):
         raise typer.BadParameter("name what to read: --from or --tables, one of them")
+    if tables is not None and shards is not None:
+        raise typer.BadParameter("--shards goes with --from; of tables all shards are judged")
     if report is not None and not report.absolute().parent.is_dir():
         raise typer.BadParameter(f"{report}: there is no such folder", param_hint="--report")
     with spark_on(master) as session:
-        found = _audited(session, from_ or [], tables)
+        if tables is None:
+            found = prove(session, evidence_of_places(session, from_ or [], shards, token=token))
+        else:
+            found = _audited(session, tables)
     text = as_text(found)
     if report is not None:
         _write(report, text)
@@ -52,14 +62,13 @@ def audit(
         raise typer.Exit(EXIT_FAILED)
 
 
-def _audited(session: "SparkSession", places: list[str], folder: str | None) -> "Audited":
+def _audited(session: "SparkSession", folder: str) -> "Audited":
+    """Tables keep what was found."""
     from omnirelay.pipeline.audit import audit as prove
-    from omnirelay.pipeline.audit_evidence import evidence_of_places, evidence_of_tables
+    from omnirelay.pipeline.audit_evidence import evidence_of_tables
     from omnirelay.pipeline.audit_report import keep
     from omnirelay.pipeline.delta import DeltaTables
 
-    if folder is None:
-        return prove(session, evidence_of_places(session, places))
     tables = DeltaTables(session, folder)
     found = prove(session, evidence_of_tables(tables))
     keep(tables, found)

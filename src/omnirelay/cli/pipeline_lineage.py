@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from omnirelay.cli.ending import JsonFlag, print_json
-from omnirelay.cli.pipeline_places import FromFlag, MasterFlag, TablesFlag, spark_on
+from omnirelay.cli.pipeline_places import FromFlag, MasterFlag, ShardsFlag, TablesFlag, spark_on
 from omnirelay.cli.saying import counted
 
 POSITIONS = Path(".omnirelay")
@@ -24,6 +24,11 @@ def lineage(
     tables: TablesFlag = None,
     archive: Annotated[
         str | None, typer.Option(metavar="DIR", help="Segments that were archived.")
+    ] = None,
+    shards: ShardsFlag = None,
+    node_token: Annotated[
+        str | None,
+        typer.Option(envvar="OMNIRELAY_TOKEN", help="Bearer token for the nodes of --from."),
     ] = None,
     namespace: Annotated[
         str | None, typer.Option(help="Of the jobs; else omnirelay/SHARD.", show_default=False)
@@ -48,7 +53,7 @@ def lineage(
     from omnirelay.pipeline.lineage_outlets import outlet_of
     from omnirelay.pipeline.replay_events import Place
 
-    place = Place(journal=from_, tables=tables, archive=archive)
+    place = Place(journal=from_, tables=tables, archive=archive, shards=shards, token=node_token)
     outlet = outlet_of(to, sys.stdout, token=token)
     kept = position or _beside(to, from_ or tables or archive or "")
     try:

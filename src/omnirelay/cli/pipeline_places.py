@@ -19,7 +19,23 @@ if TYPE_CHECKING:
 
 FromFlag = Annotated[
     str | None,
-    typer.Option("--from", metavar="URL", help="A journal: sqlite:///path.", show_default=False),
+    typer.Option(
+        "--from",
+        metavar="URL",
+        help="A journal: sqlite:///path, another store's, or a node.",
+        show_default=False,
+    ),
+]
+ShardsFlag = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES",
+        help="Only these of the journals, parted by commas. A server lists none.",
+        show_default=False,
+    ),
+]
+TokenFlag = Annotated[
+    str | None, typer.Option(envvar="OMNIRELAY_TOKEN", help="Bearer token for nodes.")
 ]
 TablesFlag = Annotated[
     str | None, typer.Option(metavar="FOLDER", help="The pipeline's tables.", show_default=False)

@@ -9,7 +9,7 @@ import typer
 
 from omnirelay.cli.ending import EXIT_FAILED, JsonFlag, print_json
 from omnirelay.cli.journal import sqlite_path
-from omnirelay.cli.pipeline_places import FromFlag, MasterFlag, TablesFlag, spark_on
+from omnirelay.cli.pipeline_places import FromFlag, MasterFlag, ShardsFlag, TablesFlag, spark_on
 from omnirelay.cli.saying import counted
 from omnirelay.stores.registry import is_journal
 
@@ -38,6 +38,7 @@ def replay(
     archive: Annotated[
         str | None, typer.Option(metavar="DIR", help="Segments that were archived.")
     ] = None,
+    shards: ShardsFlag = None,
     shard: Annotated[str | None, typer.Option(help="One of several; else all.")] = None,
     at_sequence: Annotated[
         int | None, typer.Option(min=1, help="As of this sequence; else the newest.")
@@ -63,7 +64,9 @@ def replay(
 
     if to is not None and compare is not None:
         raise typer.BadParameter("write a file or compare, not both")
-    place = Place(journal=from_, tables=tables, archive=archive)
+    place = Place(
+        journal=from_, tables=tables, archive=archive, shards=shards or _listed(from_, shard)
+    )
     moment = Moment(shard=shard, sequence=at_sequence, time=_time(at_time))
     place.check_lossless()
     # Of an archive Spark gets to see little more than what is left of it.
@@ -77,6 +80,13 @@ def replay(
         _compare(compare, states, token=token, json=json)
     else:
         _show(states, json=json)
+
+
+def _listed(url: str | None, shard: str | None) -> str | None:
+    """A server must be told what it has: the one shard that is wanted is enough."""
+    from omnirelay.pipeline.address import is_store
+
+    return shard if url is not None and is_store(url) else None
 
 
 def _say_written(written: "list[Written]", *, json: bool) -> None:

@@ -148,6 +148,8 @@ REPLAY_GROUP_ROWS_MAX: Final = 2_000_000
 """Of a row group whose rows are looked at together: it cannot be read in part."""
 AUDIT_FINDINGS_MAX: Final = 1000
 """Findings of one statement that an audit names; it says so if there were more."""
+AUDIT_COMMITS_MAX: Final = 5
+"""How often a row of the audit's tables is tried, where others were faster each time."""
 
 # -- journals on NATS and on object stores ----------------------------------------------------
 NATS_PENDING_BYTES_MAX: Final = 64 << 20

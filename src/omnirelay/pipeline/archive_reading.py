@@ -17,13 +17,15 @@ from omnirelay.pipeline.address import Extent
 from omnirelay.pipeline.decode import Part
 from omnirelay.pipeline.decode_types import TYPES
 from omnirelay.pipeline.offsets import Positions, Span
-from omnirelay.pipeline.schema import EVENT_DDL, VERSION
+from omnirelay.pipeline.schema import EVENT, EVENT_DDL, VERSION
 from omnirelay.pipeline.segment import Segment, archived_shards, damage_of, segments_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _ROWS = 16_384
+_TIMESTAMP = list(EVENT).index("timestamp")
+"""Which column of a segment: all before it are plain, and their order is that of every version."""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -58,6 +60,35 @@ def extended(kept: Extent, segments: Sequence[Segment]) -> Extent:
         if segment.manifest.first < first <= segment.manifest.last + 1:
             first = segment.manifest.first
     return Extent(first, kept.last)
+
+
+def archived_before(segments: Sequence[Segment], time_ms: int) -> int:
+    """The last sequence from before that time, 0 if there is none. A segment that cannot be read
+    counts as younger, so that of spans of time which follow on one another one has it."""
+    time = pa.scalar(time_ms * 1000, pa.timestamp("us", "UTC"))
+    found = (_last_before(segment, time) for segment in reversed(segments))
+    return next((last for last in found if last is not None), 0)
+
+
+def _last_before(segment: Segment, time: pa.Scalar) -> int | None:
+    """None if nothing in the segment is so old; most say so in their footer."""
+    try:
+        footer = pq.read_metadata(segment.path)
+        if not footer.num_rows or _is_younger(footer, time):
+            return None
+        rows = pa.Table.from_batches(read_segment(segment, Part(names=("sequence", "timestamp"))))
+    except (OSError, pa.ArrowInvalid, Corrupt):
+        return None
+    late = rows.filter(pc.greater_equal(rows["timestamp"], time))
+    if late.num_rows == rows.num_rows:
+        return None
+    return pc.min(late["sequence"]).as_py() - 1 if late.num_rows else segment.manifest.last
+
+
+def _is_younger(footer: pq.FileMetaData, time: pa.Scalar) -> bool:
+    """A shard's clock never goes back, so the first rows are the oldest."""
+    known = footer.row_group(0).column(_TIMESTAMP).statistics
+    return known is not None and known.has_min_max and bool(known.min >= time.as_py())
 
 
 def read_segment(segment: Segment, part: Part) -> Iterator[pa.RecordBatch]:

@@ -9,6 +9,8 @@ from omnirelay.pipeline.address import absolute, is_node, is_store, open_journal
 from omnirelay.pipeline.archive_reading import archived_events, look_through
 from omnirelay.pipeline.audit import Evidence
 from omnirelay.pipeline.datasets import LEASE_EVENTS, QUARANTINED
+from omnirelay.pipeline.segment import archived_shards
+from omnirelay.pipeline.source_options import list_of, parse, source_options
 from omnirelay.stores.highwater import peek
 from omnirelay.stores.sqlite import mark_path
 
@@ -32,31 +34,48 @@ def evidence_of_tables(tables: "DeltaTables") -> Evidence:
     )
 
 
-def evidence_of_places(session: "SparkSession", places: Sequence[str]) -> Evidence:
+def evidence_of_places(
+    session: "SparkSession",
+    places: Sequence[str],
+    shards: str | None = None,
+    *,
+    token: str | None = None,
+) -> Evidence:
     """Addresses of journals, or the folder of an archive, or journals and the archive of theirs.
-    Raises Unavailable if there is nothing."""
+    `shards` and `token` as `format("omnirelay")` takes them. Raises Unavailable if there is
+    nothing."""
     folders = [place for place in places if _is_folder(place)]
     urls = [place for place in places if not _is_folder(place)]
     if len(folders) > 1 or not places:
         raise InvalidOption("name journals, or the folder of one archive, or both")
     archive = folders[0] if folders else None
     if urls:
-        return _of_journals(session, urls, archive)
+        options = source_options(urls, archive=archive, shards=shards, token=token)
+        return _of_journals(session, options)
     assert archive is not None
-    return _of_archive(session, archive)
+    return _of_archive(session, archive, shards)
 
 
-def _of_journals(session: "SparkSession", urls: Sequence[str], archive: str | None) -> Evidence:
+def _of_journals(session: "SparkSession", options: dict[str, str]) -> Evidence:
+    wanted = parse(options)
     # The mark first: it never runs ahead of its journal, so what is read later must reach it.
-    acknowledged = dict(mark for url in urls for mark in _marks(url))
-    reader = session.read.format("omnirelay").option("url", ",".join(urls))
-    if archive is not None:
-        reader = reader.option("archive", archive)
+    marks = dict(mark for url in wanted.urls for mark in _marks(url))
+    acknowledged = {
+        shard: last
+        for shard, last in marks.items()
+        if wanted.shards is None or shard in wanted.shards
+    }
+    reader = session.read.format("omnirelay").options(**options)
     return Evidence(reader.load(), reader.option("view", "quarantine").load(), acknowledged)
 
 
-def _of_archive(session: "SparkSession", folder: str) -> Evidence:
-    found = look_through(folder)
+def _of_archive(session: "SparkSession", folder: str, shards: str | None) -> Evidence:
+    wanted = None if shards is None else list_of("shards", shards)
+    found = look_through(folder, wanted)
+    known = archived_shards(folder)
+    for shard in wanted or ():
+        if shard not in known:
+            raise InvalidOption(f"shards: {folder} has no {shard!r}; it has: {', '.join(known)}")
     damaged = [
         (one.manifest.shard, one.manifest.first, one.path, why) for one, why in found.damaged
     ]

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from omnirelay.model.limits import AUDIT_COMMITS_MAX
 from omnirelay.pipeline.audit import CLEAN, Audited, Finding, ShardSeen
 from omnirelay.pipeline.checks import CHECKS
-from omnirelay.pipeline.datasets import Change, Commit, Dataset
+from omnirelay.pipeline.datasets import Change, Commit, Dataset, TableFenced, TableMoved
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from omnirelay.pipeline.delta import DeltaTables
+    from omnirelay.pipeline.datasets import Tables
 
 KIND = "audit"
 
@@ -40,11 +39,11 @@ RUNS = Dataset(
 )
 
 
-def keep(tables: "DeltaTables", audited: Audited, fence: int = 0) -> None:
+def keep(tables: "Tables", audited: Audited) -> None:
     """Findings first: a run that is there has all of its own."""
     if audited.findings:
         rows = [_finding_row(audited.run_id, one) for one in audited.findings]
-        _append(tables, FINDINGS, rows, fence)
+        add_rows(tables, FINDINGS, rows)
     run = (
         audited.run_id,
         audited.started_at,
@@ -55,7 +54,7 @@ def keep(tables: "DeltaTables", audited: Audited, fence: int = 0) -> None:
         len(audited.findings),
         audited.verdict,
     )
-    _append(tables, RUNS, [run], fence)
+    add_rows(tables, RUNS, [run])
 
 
 def _finding_row(run_id: str, one: Finding) -> tuple[Any, ...]:
@@ -64,14 +63,19 @@ def _finding_row(run_id: str, one: Finding) -> tuple[Any, ...]:
     return (run_id, one.check, one.severity, *place, one.message)
 
 
-def _append(
-    tables: "DeltaTables", dataset: Dataset, rows: list[tuple[Any, ...]], fence: int
-) -> None:
-    session: SparkSession = tables.session
-    frame = session.createDataFrame(rows, dataset.columns).coalesce(1)
-    base = tables.snapshot(dataset)
-    commit = Commit(base=base, positions={}, fence=max(fence, base.fence))
-    tables.commit(dataset, Change(append=frame), commit)
+def add_rows(tables: "Tables", dataset: Dataset, rows: list[tuple[Any, ...]]) -> None:
+    """To a table of this layer, which is not fenced: an audit holds no lease, and a row that was
+    added takes nothing from another. So the fence that maintenance left there stays as it is, and
+    whoever was faster is let go first. Any: as the columns are typed."""
+    frame = tables.session.createDataFrame(rows, dataset.columns).coalesce(1)
+    for left in reversed(range(AUDIT_COMMITS_MAX)):
+        base = tables.snapshot(dataset)
+        try:
+            tables.commit(dataset, Change(append=frame), Commit(base, {}, fence=base.fence))
+            return
+        except (TableMoved, TableFenced):
+            if not left:
+                raise
 
 
 # -- in words ---------------------------------------------------------------------------------

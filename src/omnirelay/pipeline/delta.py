@@ -8,7 +8,6 @@ table and its positions cannot part.
 import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
@@ -40,6 +39,7 @@ from omnirelay.pipeline.delta_files import (
     Written,
     commit_folder,
     files_of,
+    plain_address,
     unread,
     values_in,
     write_files,
@@ -193,7 +193,7 @@ class DeltaTables:
         schema = StructType.fromJson(json.loads(table.schema().to_json()))
         if not files:
             return self.session.createDataFrame([], schema)
-        at = _spark_address(table.table_uri)
+        at = plain_address(table.table_uri)
         # A partition's value is in the log, not in its files.
         parts: list[DataFrame] = []
         for state in sorted({file.state for file in files}, key=str):
@@ -377,9 +377,3 @@ class DeltaTables:
         else:
             self.act(dataset, table, list(written.adds), commit=commit, migrates=True)
         return True
-
-
-def _spark_address(uri: str) -> str:
-    """delta-rs names a local folder as a URL, with `%20` for a blank; Spark takes it as it is."""
-    local = uri.removeprefix("file://")
-    return (uri if local == uri else unquote(local)).rstrip("/")

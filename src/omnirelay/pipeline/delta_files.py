@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -88,6 +89,13 @@ def file_system(root: str) -> tuple[pafs.FileSystem, str]:
         system, path = pafs.FileSystem.from_uri(root)
         return system, path
     return pafs.LocalFileSystem(), root
+
+
+def plain_address(uri: str) -> str:
+    """delta-rs names a local folder as a URL, with `%20` for a blank; Spark and pyarrow take it as
+    it is."""
+    local = uri.removeprefix("file://")
+    return (uri if local == uri else unquote(local)).rstrip("/")
 
 
 def write_files(rows: "DataFrame", *, table: str, folder: str, split_by: str | None) -> Written:

@@ -2,15 +2,23 @@
 
 `items` counts arrivals (enqueued or restored), `retries` attempts whose item went back for another
 try, `oldest_waiting_at` since when its longest waiting item could be granted; null if none waits.
+
+`contention` is how many of its items waited for each one that was held, on the average over time:
+the time that granted ones had waited, over the time that ended leases lasted. `churn` is how often
+an item changed hands: grants for each item, 1 if every item was held once.
 """
 
 # ruff: noqa: S608 - put together from constants; no value from outside comes into the text
 
 from functools import partial
+from typing import TYPE_CHECKING
 
-from omnirelay.pipeline.datasets import EVENTS, Change, Dataset, Expectation, Step
+from omnirelay.pipeline.datasets import EVENTS, Change, Dataset, Expectation, Older, Step
 from omnirelay.pipeline.fresh import fresh_sql, made_by
 from omnirelay.pipeline.sql import Dialect, rows_like
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _FIGURES = {
     "items": "bigint",
@@ -26,7 +34,14 @@ _FIGURES = {
 }
 _KEYS = {"shard": "string", "resource_type": "string", "resource_id": "string"}
 _ROW = {**_KEYS, **_FIGURES}
-COLUMNS = ", ".join(f"{name} {kind}" for name, kind in _ROW.items())
+_RATIOS = {"contention": ("wait_ms_sum", "hold_ms_sum"), "churn": ("grants", "items")}
+_SHARES = tuple(
+    f"CASE WHEN {below} > 0 THEN CAST({above} AS DOUBLE) / {below} END AS {name}"
+    for name, (above, below) in _RATIOS.items()
+)
+COLUMNS = ", ".join(
+    f"{name} {kind}" for name, kind in {**_ROW, **dict.fromkeys(_RATIOS, "double")}.items()
+)
 _KEY = ", ".join(_KEYS)
 _OF_OLD = {name: name for name in _ROW if name != "oldest_waiting_at"}
 
@@ -63,15 +78,21 @@ def statement(sql: Dialect, *, has_old: bool) -> str:
     figures = ",\n  ".join(way.format(name) for name, way in ways.items())
     return f"""
 WITH {fresh_sql("lease_attempts", has_old=has_old)},
-parts AS ({" UNION ALL ".join(parts)})
-SELECT {_KEY},
+parts AS ({" UNION ALL ".join(parts)}),
+together AS (SELECT {_KEY},
   {figures}
-FROM parts GROUP BY {_KEY}"""
+FROM parts GROUP BY {_KEY})
+SELECT *, {", ".join(_SHARES)} FROM together"""
 
 
 def advance(step: Step) -> Change:
     leases = partial(step.recent, "lease_attempts")
     return Change(replace=made_by(statement, step, lease_attempts=leases))
+
+
+def _with_shares(older: Older) -> "DataFrame":
+    """What they are made of was there."""
+    return older.rows.selectExpr("*", *_SHARES)
 
 
 HOT_RESOURCES = Dataset(
@@ -82,6 +103,8 @@ HOT_RESOURCES = Dataset(
     kind="merge",
     inputs=(EVENTS, "lease_attempts"),
     advance=advance,
+    version=2,
+    migrations=(_with_shares,),
     expectations=(
         Expectation("waits are not negative", "wait_ms_sum >= 0", "warn"),
         Expectation("an item has come before it is tried", "items > 0 OR grants = 0", "warn"),

@@ -13,12 +13,14 @@ import pyarrow.fs as pafs
 
 from omnirelay.model.errors import InvalidOption
 from omnirelay.model.ports import Clock, SystemClock, failpoint
+from omnirelay.pipeline.audit_report import FINDINGS, RUNS
 from omnirelay.pipeline.datasets import (
     LEASE_EVENTS,
     QUARANTINED,
     Commit,
     Dataset,
     TableFenced,
+    TableMoved,
     all_datasets,
 )
 from omnirelay.pipeline.delta import DeltaTables
@@ -32,6 +34,10 @@ if TYPE_CHECKING:
 FILE_BYTES = 128 << 20
 """What a compacted file is meant to have."""
 WEEK_HOURS = 24 * 7
+SHARED = (FINDINGS, RUNS)
+"""What others write too while the pipeline is held: an audit takes no lease."""
+SHARED_ORPHANS_HOURS = 1
+"""Of their files one that nobody needs yet may be part of a commit to come."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ def maintain(
     """Of every table that is there. Raises TableFenced or HoldLost if a run came in between."""
     made = tuple(all_datasets() if datasets is None else datasets)
     work = _Upkeeper(tables, hold, upkeep or Upkeep(), made, clock or SystemClock())
-    found = (work.keep(dataset) for dataset in (LEASE_EVENTS, QUARANTINED, *made))
+    found = (work.keep(dataset) for dataset in (LEASE_EVENTS, QUARANTINED, *made, *SHARED))
     return [kept for kept in found if kept is not None]
 
 
@@ -89,18 +95,27 @@ class _Upkeeper:
             return None
         kept = Kept(dataset.name, files_before=len(self.tables.files(table)))
         kept = replace(kept, retired=self._retire(dataset, table))
-        self._compact(dataset)
+        try:
+            self._compact(dataset)
+        except TableMoved:
+            if dataset not in SHARED:
+                raise
+            # An audit was faster. Its row and ours are there; the next upkeep puts them together.
         table = self.tables.open(dataset)
         assert table is not None
-        kept = replace(kept, swept=self._vacuum(table) + self._sweep(dataset))
+        hours = self.upkeep.orphans_hours
+        hours = max(hours, SHARED_ORPHANS_HOURS) if dataset in SHARED else hours
+        kept = replace(kept, swept=self._vacuum(table, hours) + self._sweep(dataset, hours))
         return replace(kept, files_after=len(self.tables.files(table)))
 
     # -- retention ------------------------------------------------------------------------------
 
     def _retire(self, dataset: Dataset, table: "DeltaTable") -> int:
         """Whole files only, by the greatest time their statistics name: nothing is rewritten. An
-        event goes only when every table has read it."""
+        event goes only when every table has read it; what an audit proved of it stays."""
         if self.upkeep.keep_days is None or dataset.kind not in ("append", "carry"):
+            return 0
+        if dataset in SHARED:
             return 0
         if dataset is LEASE_EVENTS and not self._all_have_read():
             return 0
@@ -159,20 +174,18 @@ class _Upkeeper:
 
     # -- what nobody needs ----------------------------------------------------------------------
 
-    def _vacuum(self, table: "DeltaTable") -> int:
-        gone = table.vacuum(
-            self.upkeep.orphans_hours, dry_run=False, enforce_retention_duration=False, full=True
-        )
+    def _vacuum(self, table: "DeltaTable", hours: int) -> int:
+        gone = table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
         return len(gone)
 
-    def _sweep(self, dataset: Dataset) -> int:
+    def _sweep(self, dataset: Dataset, hours: int) -> int:
         """Folders of commits that never were: Spark's unfinished files in them have names that a
         vacuum leaves alone."""
         table = self.tables.open(dataset)
         assert table is not None
         needed = {file.path.partition("/")[0] for file in self.tables.files(table)}
         system, path = file_system(self.tables.address(dataset))
-        before = self.clock.wall_ms() - self.upkeep.orphans_hours * 3_600_000
+        before = self.clock.wall_ms() - hours * 3_600_000
         swept = 0
         for folder in system.get_file_info(pafs.FileSelector(path)):
             if folder.type != pafs.FileType.Directory or folder.base_name in needed:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from omnirelay.model.errors import InvalidOption, Unavailable
 from omnirelay.pipeline.address import is_node
 from omnirelay.pipeline.replay_files import Files, Foldable, of_archive, of_table
+from omnirelay.pipeline.source_options import source_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -15,16 +16,20 @@ TABLE = "lease_events"
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Exactly one of these."""
+    """Exactly one of the first three; `shards` and `token` are the journal's."""
 
     journal: str | None = None
     tables: str | None = None
     archive: str | None = None
+    shards: str | None = None
+    token: str | None = None
 
     def __post_init__(self) -> None:
         given = [one for one in (self.journal, self.tables, self.archive) if one]
         if len(given) != 1:
             raise InvalidOption("name one place to read: --from, --tables or --archive")
+        if self.shards is not None and not self.journal:
+            raise InvalidOption("--shards goes with --from, whose journals it names")
 
     def check_lossless(self) -> None:
         """Raises InvalidOption for a place whose events do not hold all that a state needs."""
@@ -37,7 +42,8 @@ class Place:
     def events(self, session: "SparkSession") -> "DataFrame":
         """Columns of `schema.EVENT`, in no order. Raises Unavailable if nothing is there."""
         if self.journal is not None:
-            return session.read.format("omnirelay").option("url", self.journal).load()
+            options = source_options([self.journal], shards=self.shards, token=self.token)
+            return session.read.format("omnirelay").options(**options).load()
         if self.tables is not None:
             return _of_tables(session, self.tables)
         from omnirelay.pipeline.archive_reading import archived_events

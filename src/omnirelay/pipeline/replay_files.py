@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnirelay.model import limits
+from omnirelay.pipeline.delta_files import plain_address
 from omnirelay.pipeline.replay_fold import (
     OUTCOME,
     Folding,
@@ -62,7 +63,7 @@ def of_table(table: "DeltaTable") -> Files | None:
     if any(row.get("min.shard") is None or row["min.shard"] != row["max.shard"] for row in rows):
         return None
     known = {shard for row in rows if (shard := row["min.shard"])}
-    root = table.table_uri.removeprefix("file://").rstrip("/")
+    root = plain_address(table.table_uri)
     if any(len(shard) >= _CUT_CHARS for shard in known) or "://" in root:
         return None  # a long name is cut in the log; what is far away Spark reads better
     files: dict[str, list[str]] = {}

@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING, Any, Protocol
 
 from omnirelay.model.errors import InvalidArgument
+from omnirelay.pipeline.audit_report import KIND as AUDIT
+from omnirelay.pipeline.datasets import EVENTS
 from omnirelay.pipeline.report_page import Pictures
 from omnirelay.pipeline.report_parts import Row, Rows
 
@@ -16,6 +18,7 @@ PRINCIPALS = 12
 SPANS = 400
 FINDINGS = 100
 POSITIONS = 200
+UNAUDITED = 5
 MINUTE_MS = 60_000
 
 
@@ -120,7 +123,9 @@ _RANKED = {
         """SELECT resource_type, resource_id, sum(grants) AS grants, sum(retries) AS retries,
                    sum(dead_letters) AS dead_letters, max(wait_max_ms) AS wait_max_ms,
                    try_divide(sum(wait_ms_sum), sum(grants)) AS wait_mean_ms,
-                   try_divide(sum(hold_ms_sum), sum(grants)) AS hold_mean_ms
+                   try_divide(sum(hold_ms_sum), sum(grants)) AS hold_mean_ms,
+                   try_divide(sum(wait_ms_sum), sum(hold_ms_sum)) AS contention,
+                   try_divide(sum(grants), sum(items)) AS churn
             FROM {t} GROUP BY resource_type, resource_id HAVING sum(grants) > 0
             ORDER BY wait_mean_ms DESC, resource_type, resource_id LIMIT :most""",
         RANKED,
@@ -176,19 +181,31 @@ def _timeline(tables: ReportTables, resource: tuple[str, str]) -> tuple[Rows, in
 
 # -- audit and positions ------------------------------------------------------------------------
 
-_LAST_RUN = """
-    SELECT run_id, unix_millis(ended_at) AS ended_ms, kind, events, findings, verdict
-    FROM {t} ORDER BY ended_at DESC NULLS LAST, run_id LIMIT 1"""
+_LAST_AUDIT = """
+    SELECT run_id, unix_millis(ended_at) AS ended_ms, positions, events, findings, verdict
+    FROM {t} WHERE kind = :kind ORDER BY ended_at DESC NULLS LAST, run_id LIMIT 1"""
 _OF_RUN = """
     SELECT `check`, severity, shard, sequence, event_type, message FROM {t} WHERE run_id = :run
     ORDER BY shard, sequence, `check`, message LIMIT :most"""
 
 
 def _audit(tables: ReportTables, rows: dict[str, Rows], more: dict[str, int]) -> None:
-    rows["runs"] = runs = _ask(tables.read("runs"), _LAST_RUN)
-    if runs:
-        found = _ask(tables.read("findings"), _OF_RUN, run=runs[0]["run_id"], most=FINDINGS)
-        rows["findings"], more["findings"] = found, (runs[0]["findings"] or 0) - len(found)
+    """Runs of the pipeline leave their lines in the same table, and prove nothing."""
+    rows["runs"] = audits = _ask(tables.read("runs"), _LAST_AUDIT, kind=AUDIT)
+    if audits:
+        found = _ask(tables.read("findings"), _OF_RUN, run=audits[0]["run_id"], most=FINDINGS)
+        rows["findings"], more["findings"] = found, (audits[0]["findings"] or 0) - len(found)
+        rows["unaudited"], more["unaudited"] = _unaudited(tables, audits[0]["positions"] or {})
+
+
+def _unaudited(tables: ReportTables, looked: dict[str, int]) -> tuple[Rows, int]:
+    """Where the events have gone on since."""
+    found: list[Row] = [
+        {"shard": shard, "looked": looked.get(shard, 0), "sequence": sequence}
+        for shard, sequence in sorted(tables.positions(EVENTS).items())
+        if sequence > looked.get(shard, 0)
+    ]
+    return found[:UNAUDITED], max(0, len(found) - UNAUDITED)
 
 
 def _positions(tables: ReportTables) -> tuple[Rows, int]:

@@ -74,13 +74,30 @@ def _verdict(pictures: Pictures) -> str:
             '<p class="verdict warn">Not audited: <code>omnirelay pipeline audit</code> does.</p>'
         )
     run = runs[0]
-    ended = f"audited {moment(run['ended_ms'])}, {count(run['events'])} events"
-    if not run["findings"]:
-        return f'<p class="verdict good">Audit: {safe(run["verdict"])}, nothing found; {ended}.</p>'
+    number = run["findings"]
+    found = f"{count(number)} finding{'s' if number > 1 else ''}" if number else "nothing found"
+    behind = _unaudited(pictures)
+    style = "bad" if number else "warn" if behind else "good"
     return (
-        f'<p class="verdict bad">Audit: {safe(run["verdict"])}, {count(run["findings"])} findings; '
-        f"{ended}.</p>"
+        f'<p class="verdict {style}">Audit: {safe(run["verdict"])}, {found}; audited '
+        f"{moment(run['ended_ms'])}, {count(run['events'])} events.{behind}</p>"
     )
+
+
+def _unaudited(pictures: Pictures) -> str:
+    """What is newer than the verdict, which does not speak of it."""
+    rows = pictures.of("unaudited")
+    if not rows:
+        return ""
+    places = [
+        f"{name(row['shard'])} up to {row['looked']:,} of {row['sequence']:,}"
+        if row["looked"]
+        else f"nothing of {name(row['shard'])}"
+        for row in rows
+    ]
+    left = pictures.more.get("unaudited", 0)
+    places += [f"{count(left)} more shards in part"] if left else []
+    return f" The tables have gone on since: it looked at {', '.join(places)}."
 
 
 _TILES = ("enqueued", "granted", "completed", "failed", "expired", "retries", "dead_letters")

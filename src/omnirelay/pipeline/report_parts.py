@@ -143,10 +143,13 @@ def slowest(rows: Rows) -> str:
             count(row["grants"]),
             count(row["retries"]),
             count(row["dead_letters"]),
+            count(row["contention"]),
+            count(row["churn"]),
         ]
         for row in rows
     ]
     headings = ["Type", "Id", "Mean wait", "Longest", "Mean hold", "Grants", "Retries", "Dead"]
+    headings += ["Waiting for each held", "Grants for each item"]
     return _lanes(lanes) + as_table(headings, cells, numbers_from=2)
 
 

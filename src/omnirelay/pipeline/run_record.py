@@ -6,8 +6,8 @@ from types import TracebackType
 
 from omnirelay.model.items import to_time
 from omnirelay.model.ports import Clock, RandomIds, SystemClock
-from omnirelay.pipeline.audit_report import RUNS
-from omnirelay.pipeline.datasets import Change, Commit, TableMoved, Tables
+from omnirelay.pipeline.audit_report import RUNS, add_rows
+from omnirelay.pipeline.datasets import Tables
 from omnirelay.pipeline.run import RunReport
 
 
@@ -42,12 +42,7 @@ class Recorded:
         if report is None or all(table.outcome == "unchanged" for table in report.tables):
             return
         row = _row(report, to_time(self._begun_ms), to_time(self.clock.wall_ms()))
-        frame = self.tables.session.createDataFrame([row], RUNS.columns)
-        try:
-            # Not fenced: an audit writes here too, and holds no lease.
-            self.tables.commit(RUNS, Change(append=frame), Commit(self.tables.snapshot(RUNS), {}))
-        except TableMoved:
-            self.tables.commit(RUNS, Change(append=frame), Commit(self.tables.snapshot(RUNS), {}))
+        add_rows(self.tables, RUNS, [row])
 
 
 def _row(report: RunReport, begun: datetime, ended: datetime) -> tuple[object, ...]:

@@ -1,7 +1,7 @@
 """What a reader of `format("omnirelay")` may ask for, checked before anything is opened."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -46,6 +46,14 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     def ddl(self) -> str:
         known = VIEWS[self.view]
         return ", ".join(f"{name} {known[name]}" for name in self.columns or known)
+
+
+def source_options(urls: Iterable[str], **others: str | None) -> dict[str, str]:
+    """What a reader of these journals is told; None is not said. Raises InvalidOption."""
+    given = {name: value for name, value in others.items() if value is not None}
+    options = {"url": ",".join(urls), **given}
+    parse(options)  # what is wrong is said before Spark takes its time to start
+    return options
 
 
 def parse(given: Mapping[str, str]) -> SourceOptions:
@@ -98,7 +106,7 @@ def _name(name: str, text: str) -> str:
     return text.strip()
 
 
-def _list(name: str, text: str) -> tuple[str, ...]:
+def list_of(name: str, text: str) -> tuple[str, ...]:
     found = tuple(one.strip() for one in text.split(","))
     if not all(found):
         raise InvalidOption(f"{name} {text!r} has an empty entry: part names by single commas")
@@ -111,7 +119,7 @@ def _list(name: str, text: str) -> tuple[str, ...]:
 def _urls(name: str, text: str) -> tuple[str, ...]:
     """The servers of one NATS address are parted by commas too, up to its stream."""
     found: list[str] = []
-    for one in _list(name, text):
+    for one in list_of(name, text):
         if found and _NATS_HOSTS.fullmatch(found[-1]) and "://" not in one:
             found[-1] = f"{found[-1]},{one}"
         else:
@@ -157,7 +165,7 @@ def _is(name: str, text: str) -> bool:
 # Any: each parser answers with the type of its field.
 _PARSERS: dict[str, Callable[[str, str], Any]] = {
     "url": _urls,
-    "shards": _list,
+    "shards": list_of,
     "from_sequence": _whole(1),
     "to_sequence": _whole(0),
     "from_time": _time,
@@ -168,8 +176,8 @@ _PARSERS: dict[str, Callable[[str, str], Any]] = {
     "archive": _text,
     "token": _text,
     "view": _view,
-    "columns": _list,
-    "event_types": _list,
+    "columns": list_of,
+    "event_types": list_of,
     "pushdown": _is,
 }
 _FIELDS = {"url": "urls", "from_time": "from_ms", "to_time": "to_ms"}

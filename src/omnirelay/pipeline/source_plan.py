@@ -8,7 +8,7 @@ import msgspec
 from omnirelay.model.errors import InvalidOption
 from omnirelay.pipeline.address import Extent, JournalAddress, open_journal
 from omnirelay.pipeline.address import check_kept as check_kept
-from omnirelay.pipeline.archive_reading import extended, pieces
+from omnirelay.pipeline.archive_reading import archived_before, extended, pieces
 from omnirelay.pipeline.offsets import Positions, Span, cut, held
 from omnirelay.pipeline.segment import Segment, segments_of
 from omnirelay.pipeline.source_filters import Bounds
@@ -92,9 +92,9 @@ class Plan(AbstractContextManager["Plan"]):
         after = max(self.start(journal, shard, kept), bounds.after)
         through = min(self.end(journal, shard, kept), bounds.through)
         if bounds.from_ms is not None:
-            after = max(after, journal.sequence_before(shard, bounds.from_ms))
+            after = max(after, self._before(journal, shard, kept, bounds.from_ms))
         if bounds.to_ms is not None:
-            through = min(through, journal.sequence_before(shard, bounds.to_ms))
+            through = min(through, self._before(journal, shard, kept, bounds.to_ms))
         return Span(shard, after, through)
 
     def start(self, journal: JournalAddress, shard: str, kept: Extent) -> int:
@@ -107,7 +107,7 @@ class Plan(AbstractContextManager["Plan"]):
         elif options.consumer is not None:
             after = max(after, self.held([shard]).get(shard, 0))
         if options.from_ms is not None:
-            after = max(after, journal.sequence_before(shard, options.from_ms))
+            after = max(after, self._before(journal, shard, kept, options.from_ms))
         return after
 
     def end(self, journal: JournalAddress, shard: str, kept: Extent) -> int:
@@ -116,8 +116,16 @@ class Plan(AbstractContextManager["Plan"]):
         if options.to_sequence is not None:
             through = min(through, options.to_sequence)
         if options.to_ms is not None:
-            through = min(through, journal.sequence_before(shard, options.to_ms))
+            through = min(through, self._before(journal, shard, kept, options.to_ms))
         return through
+
+    def _before(self, journal: JournalAddress, shard: str, kept: Extent, time_ms: int) -> int:
+        """The last sequence from before that time, of what is `kept` here or in the archive."""
+        found = journal.sequence_before(shard, time_ms)
+        if self._options.archive is None or found >= journal.extent(shard).first:
+            return found
+        # All that the journal has is younger. The archive goes further back.
+        return max(kept.first - 1, archived_before(self._segments(shard), time_ms))
 
     def held(self, shards: list[str]) -> Positions:
         """Where the named consumer is."""

@@ -228,13 +228,15 @@ def _resources(shard: NaiveShard) -> list[Row]:
     for key, items in arrived.items():
         leases = [row for row in every[key] if row["fence"] is not None]
         waiting = [row["queued_at"] for row in every[key] if row["fence"] is None]
+        waited, held = _sum(leases, "wait_ms"), _sum(leases, "hold_ms")
         rows.append(
             {"shard": shard.name, "resource_type": key[0], "resource_id": key[1], "items": items}
             | {"grants": len(leases), "retries": _count(leases, "disposition", "requeued")}
             | {"expiries": _count(leases, "outcome", "expired")}
             | {"failures": _count(leases, "outcome", "failed")}
             | {"dead_letters": _count(leases, "disposition", "deadLettered")}
-            | {"wait_ms_sum": _sum(leases, "wait_ms"), "hold_ms_sum": _sum(leases, "hold_ms")}
+            | {"wait_ms_sum": waited, "hold_ms_sum": held}
+            | {"contention": waited / held if held > 0 else None, "churn": len(leases) / items}
             | {"wait_max_ms": max((row["wait_ms"] for row in leases), default=None)}
             | {"oldest_waiting_at": min((at for at in waiting if at is not None), default=None)}
         )
