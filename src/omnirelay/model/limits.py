@@ -78,6 +78,9 @@ FOLLOWED_MAX: Final = 64
 """Readers of a journal whose lag is written down; of more, those that are furthest behind."""
 LAG_EVERY_S: Final = 30.0
 """How often the owner's node looks how far they are."""
+ANSWER_S_MAX: Final = 3.0
+"""A shard that owes an answer for so long is called not ready. Longer than a hand-over takes, in
+which calls wait."""
 AHEAD_COMMANDS_MIN: Final = 256
 """So many that wait are worth a turn of their own while the last one is still being confirmed;
 fewer had better wait, and share a commit with those that come meanwhile."""

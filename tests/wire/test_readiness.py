@@ -1,0 +1,56 @@
+"""`/readyz` says whether a call would be served, not only whether somebody listens."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from omnirelay.lease.commands import Enqueue
+from omnirelay.mesh.calls import Call
+from omnirelay.model import limits
+from omnirelay.model.items import Payload
+from omnirelay.model.ports import set_failpoint
+from omnirelay.node import watch
+from omnirelay.node.node import Node
+from tests.wire.control_node import ask, node
+
+WORK = Enqueue(payload=Payload("table", "orders"))
+
+
+async def until_ready_is(opened: Node, status: int) -> bytes:
+    """A node tells nobody when it becomes unready: it has to be asked."""
+    async with asyncio.timeout(10):
+        while True:
+            answer = await ask(opened, "GET", "/readyz")
+            if answer.status == status:
+                return answer.body
+
+
+@pytest.fixture
+def hung() -> Iterator[threading.Event]:
+    """Whatever the shard's own thread appends waits for it; the node's loop goes on."""
+    let_go, ours = threading.Event(), threading.get_ident()
+
+    def wait(name: str) -> None:
+        if name == "shard.before_append" and threading.get_ident() != ours:
+            assert let_go.wait(15)
+
+    set_failpoint(wait)
+    yield let_go
+    let_go.set()
+    set_failpoint(None)
+
+
+async def test_a_node_whose_commit_hangs_is_not_ready_until_it_goes_on(
+    hung: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "ANSWER_S_MAX", 0.1)
+    monkeypatch.setattr(watch, "REFRESH_S", 0.01)
+    async with node() as opened:
+        await until_ready_is(opened, 200)
+        opened._engines["resourcelease"].offer(Call([WORK]))
+        said = await until_ready_is(opened, 503)
+        assert b"answered nobody" in said
+        hung.set()
+        await until_ready_is(opened, 200)
