@@ -87,6 +87,9 @@ fewer had better wait, and share a commit with those that come meanwhile."""
 
 # -- journal ----------------------------------------------------------------------------------
 READ_ENVELOPES_MAX: Final = 512
+CLOSE_BEHIND_EVENTS: Final = 20_000
+"""A follower that is further behind its journal than that is not ready: folding it takes a moment,
+and it would take over late."""
 SNAPSHOT_PART_ITEMS_MAX: Final = 500
 SINK_BATCH_EVENTS_MAX: Final = 1000
 SINK_HELD_EVENTS_MAX: Final = 10_000
