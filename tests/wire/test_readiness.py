@@ -13,7 +13,9 @@ from omnirelay.model.items import Payload
 from omnirelay.model.ports import set_failpoint
 from omnirelay.node import watch
 from omnirelay.node.node import Node
+from tests.cluster.pairs import until
 from tests.wire.control_node import ask, node
+from tests.wire.real_node import node_settings
 
 WORK = Enqueue(payload=Payload("table", "orders"))
 
@@ -28,12 +30,12 @@ async def until_ready_is(opened: Node, status: int) -> bytes:
 
 
 @pytest.fixture
-def hung() -> Iterator[threading.Event]:
-    """Whatever the shard's own thread appends waits for it; the node's loop goes on."""
+def hung(request: pytest.FixtureRequest) -> Iterator[threading.Event]:
+    """The shard's own thread waits for it at a named place; the node's loop goes on."""
     let_go, ours = threading.Event(), threading.get_ident()
 
     def wait(name: str) -> None:
-        if name == "shard.before_append" and threading.get_ident() != ours:
+        if name == request.param and threading.get_ident() != ours:
             assert let_go.wait(15)
 
     set_failpoint(wait)
@@ -42,6 +44,7 @@ def hung() -> Iterator[threading.Event]:
     set_failpoint(None)
 
 
+@pytest.mark.parametrize("hung", ["shard.before_append"], indirect=True)
 async def test_a_node_whose_commit_hangs_is_not_ready_until_it_goes_on(
     hung: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,3 +57,27 @@ async def test_a_node_whose_commit_hangs_is_not_ready_until_it_goes_on(
         assert b"answered nobody" in said
         hung.set()
         await until_ready_is(opened, 200)
+
+
+@pytest.mark.parametrize("hung", ["recover.after_snapshot"], indirect=True)
+async def test_a_node_that_reads_its_journal_answers_that_it_is_not_ready_yet(
+    hung: threading.Event,
+) -> None:
+    opening = Node(node_settings(grpc="", stream=""))
+    opened = asyncio.create_task(opening.__aenter__())
+    try:
+        await until(lambda: "http" in opening.urls)
+        assert b"starting" in await until_ready_is(opening, 503)
+        assert (await ask(opening, "GET", "/healthz")).status == 200
+        refused = await ask(opening, "POST", "/v1/resourcelease/stats", b"{}")
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+        assert (await ask(opening, "GET", "/omnirelay/introspect")).status == 503
+        assert not opened.done()
+        hung.set()
+        await opened
+        await until_ready_is(opening, 200)
+        assert (await ask(opening, "POST", "/v1/resourcelease/stats", b"{}")).status == 200
+    finally:
+        hung.set()
+        await opened
+        await opening.__aexit__(None, None, None)

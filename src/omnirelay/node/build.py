@@ -164,7 +164,7 @@ def build_inbounds(
     pages: dict[str, Page],
     is_well: Callable[[], bool],
 ) -> list[Inbound]:
-    """In the order they start: HTTP last, since its `/readyz` says that all is well."""
+    """Not started yet."""
     registry, tls = dispatcher.registry, identity.tls
     context = None if tls is None else tls.context
     most = settings.limits.connections_per_address
