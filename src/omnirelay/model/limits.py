@@ -39,6 +39,9 @@ PAGE_BYTES_MAX: Final = 4 << 20
 """About what the items of one drain page or lease batch may take in a message; it ends early rather
 than pass it by more than one item, so that the answer always fits."""
 WAIT_MS_MAX: Final = 3600 * 1000
+BEFORE_DEADLINE_MS: Final = 200
+"""A lease call that waits until its deadline is answered so much earlier, or a quarter of the time
+it had if that is less."""
 HISTORY_TAIL_MAX: Final = 50
 HISTORY_EVENTS_MAX: Final = 20_000
 """Events at the end of the journal that `inspect` looks through for an item's history."""

@@ -157,7 +157,8 @@ class Node:
         self._cluster = self._build_cluster(registry)
         for name, engine in self._engines.items():
             way_in = self._standby.gate(self._way_in(engine))
-            component = Component(name, engine, way_in if engine.has_rivals else not_open_yet)
+            entry = way_in if engine.has_rivals else not_open_yet
+            component = Component(name, engine, entry, clock=self._clock)
             self._ways_in[name] = partial(component.desk.admit_by, way_in)
             register(registry, component)
             watch = self.shards[name] = ShardWatch(
