@@ -9,10 +9,12 @@ import pytest
 from omnirelay.lease.commands import Enqueue
 from omnirelay.mesh.calls import Call
 from omnirelay.model import limits
+from omnirelay.model.errors import DiskFull
 from omnirelay.model.items import Payload
 from omnirelay.model.ports import set_failpoint
 from omnirelay.node import watch
 from omnirelay.node.node import Node
+from omnirelay.node.run import _until_settled
 from tests.cluster.pairs import until
 from tests.wire.control_node import ask, node
 from tests.wire.real_node import node_settings
@@ -81,3 +83,21 @@ async def test_a_node_that_reads_its_journal_answers_that_it_is_not_ready_yet(
         hung.set()
         await opened
         await opening.__aexit__(None, None, None)
+
+
+async def test_the_ready_file_waits_until_the_node_is_ready_or_told_to_stop() -> None:
+    async with node() as opened:
+        shard = opened._engines["resourcelease"].shard
+        shard.failure = DiskFull("there is no room")
+        stopping = asyncio.Event()
+        ready, stopped = (
+            asyncio.create_task(_until_settled(opened, event))
+            for event in (asyncio.Event(), stopping)
+        )
+        await until_ready_is(opened, 503)
+        stopping.set()
+        assert not await stopped
+        assert not ready.done()
+        shard.failure = None
+        assert await ready
+        await until_ready_is(opened, 200)

@@ -83,10 +83,13 @@ class Node:
         """Why it is not ready, if it is not."""
         if self.is_draining:
             return "the node is draining"
+        return self._standby.trouble or self.unsettled
+
+    @property
+    def unsettled(self) -> str | None:
+        """Why it cannot do yet, or any more, what it is there for: to serve or to stand by."""
         if self._is_opening:
             return "the node is starting"
-        if self._standby.trouble is not None:
-            return self._standby.trouble
         for name, shard in self.shards.items():
             if (trouble := shard.status().trouble) is not None:
                 return f"{name}: {trouble}"
