@@ -152,6 +152,8 @@ def test_selectors_ports_volumes_and_probes_fit_together(manifests: dict[str, An
     }
     assert node["readinessProbe"]["httpGet"]["path"] == "/readyz"
     assert node["livenessProbe"]["httpGet"]["path"] == "/healthz"
+    # It only waits for the door: how long a journal takes to read is for the readiness probe.
+    assert node["startupProbe"]["httpGet"] == node["livenessProbe"]["httpGet"]
     assert pod(manifests)["terminationGracePeriodSeconds"] > GRACE_S
 
 

@@ -31,6 +31,7 @@ texts = drawn.text
 maybe = st.none() | texts
 maps = st.none() | st.dictionaries(texts, texts, max_size=3)
 proved = {"principal": texts, "proof": maybe}
+named = {"peer_id": maybe, **proved}
 owned = {
     "sequence_id": big,
     "attempt": st.integers(1, (1 << 31) - 1),
@@ -70,16 +71,14 @@ rules = st.builds(
 )
 BY_KIND: dict[type, st.SearchStrategy[Record]] = {
     EpochStarted: st.builds(EpochStarted, epoch=big, node=texts, origin=texts, rules=rules),
-    Enqueued: st.builds(
-        Enqueued, sequence_id=big, payload=payloads, peer_id=maybe, **planned, **proved
-    ),
+    Enqueued: st.builds(Enqueued, sequence_id=big, payload=payloads, **planned, **named),
     Granted: st.builds(
         Granted, expires_at=ms_or_none, lease_ms=big, request_id=maybe, proof=maybe, **owned
     ),
     Renewed: st.builds(
         Renewed,
         beats=st.lists(st.tuples(big, big, ms_or_none), max_size=3).map(tuple),
-        **proved,
+        **named,
     ),
     Completed: st.builds(Completed, proof=maybe, **owned),
     Failed: st.builds(
@@ -93,10 +92,10 @@ BY_KIND: dict[type, st.SearchStrategy[Record]] = {
     ),
     Expired: st.builds(Expired, error=drawn.errors, disposition=texts, **owned),
     Released: st.builds(Released, proof=maybe, **owned),
-    Drained: st.builds(Drained, items=many, **proved),
-    Restored: st.builds(Restored, items=many, fence_floor=big, **proved),
-    Redriven: st.builds(Redriven, sequence_ids=ids, extra_attempts=drawn.attempts, **proved),
-    Purged: st.builds(Purged, sequence_ids=ids, **proved),
+    Drained: st.builds(Drained, items=many, **named),
+    Restored: st.builds(Restored, items=many, fence_floor=big, **named),
+    Redriven: st.builds(Redriven, sequence_ids=ids, extra_attempts=drawn.attempts, **named),
+    Purged: st.builds(Purged, sequence_ids=ids, **named),
     Refused: st.builds(
         Refused,
         verb=texts,
@@ -105,8 +104,7 @@ BY_KIND: dict[type, st.SearchStrategy[Record]] = {
         sequence_id=st.none() | big,
         attempt=st.none() | drawn.attempts,
         lease_id=st.none() | drawn.lease_ids,
-        peer_id=maybe,
-        **proved,
+        **named,
     ),
     Followed: st.builds(Followed, reader=texts, position=big, sequence_lag=big, lag_ms=big),
 }

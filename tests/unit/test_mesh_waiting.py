@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Iterator
 
 import pytest
@@ -9,13 +10,17 @@ import pytest
 from omnirelay.lease.answers import Accepted, Stats
 from omnirelay.lease.commands import Complete, Enqueue, ReadStats
 from omnirelay.lease.options import QueueOptions
-from omnirelay.mesh.calls import Call, LeaseCall, Outcome
+from omnirelay.lease.state import QueueState
+from omnirelay.mesh.calls import Call, LeaseCall, Leases, Outcome
 from omnirelay.mesh.desk import Desk
 from omnirelay.mesh.driver import LoopDriver
+from omnirelay.mesh.hall import Hall
+from omnirelay.mesh.turn import Turn
 from omnirelay.mesh.waiters import LeaseWaiters
 from omnirelay.model import limits
 from omnirelay.model.errors import Backpressure, OmniRelayError
 from omnirelay.model.items import Payload
+from omnirelay.model.ports import RandomIds
 from omnirelay.sdk.engine import Engine
 
 FULL = QueueOptions(pending_high=1, pending_low=0, enqueue_wait_ms=600_000)
@@ -59,6 +64,54 @@ def test_those_that_stay_keep_their_order_and_their_deadlines() -> None:
     late = [call for call in waiters.overdue(600_000 + 100) if not call.withdrawn]
     assert late == [call for call in kept[10:] if call.deadline <= 600_000 + 100]
     assert [call for call in waiters.clear() if not call.withdrawn] == kept[10 + len(late) :]
+
+
+def played(
+    hall: Hall, state: QueueState, *calls: Call | LeaseCall
+) -> dict[Call | LeaseCall, Outcome]:
+    """What one turn says to whom."""
+    turn = Turn(state, QueueOptions(), RandomIds(), 1_000)
+    hall.play(turn, deque(calls), [])
+    return {call: outcomes[0] for call, outcomes in turn.replies}
+
+
+@pytest.mark.parametrize("wait_ms", [0, 60_000])
+@pytest.mark.parametrize("types", [("table",), None, ("view", "table")])
+def test_who_waits_longer_gets_the_item_first_whatever_a_newcomer_asks_for(
+    types: tuple[str, ...] | None, wait_ms: int
+) -> None:
+    hall, state = Hall(QueueOptions()), QueueState()
+    first = LeaseCall(wait_ms=60_000, resource_types=("table",))
+    second = LeaseCall(wait_ms=60_000)
+    assert played(hall, state, first, second) == {}
+    newcomer = LeaseCall(wait_ms=wait_ms, resource_types=types)
+    told = played(hall, state, Call([work("a")]), Call([work("b")]), newcomer)
+    assert isinstance(told[first], Leases)
+    assert isinstance(told[second], Leases)
+    assert not isinstance(told.get(newcomer), Leases)
+
+
+def test_a_newcomer_gets_at_once_what_those_who_wait_cannot_use() -> None:
+    hall, state = Hall(QueueOptions()), QueueState()
+    patient = LeaseCall(wait_ms=60_000, resource_types=("view",))
+    assert played(hall, state, patient) == {}
+    told = played(hall, state, Call([work("a")]), newcomer := LeaseCall())
+    assert isinstance(told[newcomer], Leases)
+    assert patient not in told
+
+
+def test_a_full_turn_leaves_a_newcomer_behind_those_who_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "ENVELOPE_RECORDS_MAX", 3)
+    hall, state = Hall(QueueOptions()), QueueState()
+    patient = [LeaseCall(wait_ms=60_000) for _ in range(2)]
+    played(hall, state, *patient)
+    inbox: deque[Call | LeaseCall] = deque([Call([work("a"), work("b")]), LeaseCall()])
+    newcomer = inbox[1]
+    hall.play(Turn(state, QueueOptions(), RandomIds(), 1_000), inbox, [])
+    assert list(inbox) == [newcomer]
+    assert isinstance(played(hall, state, newcomer)[patient[1]], Leases)
 
 
 # -- enqueues that wait for room ----------------------------------------------------------------

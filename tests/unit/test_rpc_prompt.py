@@ -198,7 +198,7 @@ class NoQueue:
 async def test_a_node_serves_what_producers_and_workers_ask_for_without_a_task() -> None:
     """Middleware that brings the tasks back would be correct, and slower."""
     registry, clock = Registry(), SystemClock()
-    register(registry, Component("q", NoQueue()))
+    register(registry, Component("q", NoQueue(), clock=SystemClock()))
     dispatcher = build_dispatcher(
         NodeSettings(),
         registry,

@@ -1,8 +1,9 @@
 """Whatever goes wrong inside a shard, every caller hears of it and the shard goes on."""
 
+import asyncio
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from omnirelay.mesh.shard import Shard
 from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.model.errors import Closed, OmniRelayError, OutcomeUnknown, Recovering
 from omnirelay.model.items import Payload
-from omnirelay.model.ports import RandomIds, SystemClock
+from omnirelay.model.ports import RandomIds, SystemClock, set_failpoint
 from omnirelay.stores.memory import MemoryJournal
 
 WORK = Enqueue(payload=Payload("table", "orders"))
@@ -111,6 +112,56 @@ def test_a_store_that_raises_its_own_errors_leaves_the_outcome_unknown(running: 
     assert isinstance(running.offer(WORK).all()[0], OutcomeUnknown)
     running.await_office()
     assert isinstance(running.offer(WORK).all()[0], Accepted | Recovering)
+
+
+def test_what_no_part_should_raise_ends_the_term_and_leaves_nobody_waiting(
+    running: Running, failing_once: Callable[[str], None]
+) -> None:
+    failing_once("shard.after_append")
+    assert isinstance(running.offer(WORK).all()[0], OutcomeUnknown)
+    running.await_office()
+    stats = running.offer(ReadStats()).all()[0]
+    assert isinstance(stats, Stats)
+    assert (stats.pending_count, stats.epoch) == (1, 2)  # it was durable, as the journal says
+
+
+async def test_it_does_so_too_where_turns_are_played_ahead(
+    failing_once: Callable[[str], None],
+) -> None:
+    journal, served = OddJournal(), asyncio.Semaphore(0)
+    options = ShardOptions(node="n", retry_min_s=0.001)
+    shard = Shard(journal, options, clock=SystemClock(), ids=RandomIds(), on_ready=served.release)
+    running = asyncio.create_task(shard.run())
+    await served.acquire()
+    failing_once("shard.after_append")
+    answered: asyncio.Future[Sequence[Outcome]] = asyncio.get_running_loop().create_future()
+    shard.offer(Call((WORK,), answered.set_result))
+    assert isinstance((await answered)[0], OutcomeUnknown)
+    await served.acquire()
+    shard.stop()
+    await running
+
+
+def test_a_shard_that_has_ended_says_that_it_does_not_serve(running: Running) -> None:
+    assert running.shard.failure is None
+    running.stop()
+    assert isinstance(running.shard.failure, Closed)
+
+
+@pytest.fixture
+def failing_once() -> Iterator[Callable[[str], None]]:
+    """Makes the next one that comes by a place meet what no store should let out."""
+
+    def arm(place: str) -> None:
+        def come_by(name: str) -> None:
+            if name == place:
+                set_failpoint(None)
+                raise OSError("a cable was pulled")
+
+        set_failpoint(come_by)
+
+    yield arm
+    set_failpoint(None)
 
 
 def test_a_call_that_slips_in_while_the_shard_ends_is_answered() -> None:

@@ -8,6 +8,7 @@ import grpc.aio
 
 from omnirelay.mesh.component import Component
 from omnirelay.mesh.procedures import register
+from omnirelay.model.ports import SystemClock
 from omnirelay.rpc.builtin import Deadline, LastResort, SizeLimit
 from omnirelay.rpc.dispatcher import Dispatcher
 from omnirelay.rpc.meta import Request, RequestMeta
@@ -60,7 +61,7 @@ async def served(middleware: Sequence[Any] | None = None, **options: Any) -> Asy
     """Any: middleware, and parameters of GrpcInbound."""
     echo = Echo()
     engine = Engine.open("memory:", namespace="resourcelease")
-    register(echo.registry, Component("resourcelease", engine))
+    register(echo.registry, Component("resourcelease", engine, clock=SystemClock()))
     if middleware is None:
         middleware = (LastResort(lambda: "incident-1"), Deadline(echo.clock), SizeLimit())
     inbound = GrpcInbound(

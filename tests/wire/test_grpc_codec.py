@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from omnirelay.journal.events import Event
 from omnirelay.mesh import wire
-from omnirelay.model import limits
+from omnirelay.model import items, limits
 from omnirelay.model.errors import InvalidArgument, InvalidOption
 from omnirelay.model.items import Payload, Token
 from omnirelay.rpc.codec import JSON
@@ -24,7 +24,8 @@ TOKEN = Token(7, 1, "00000000-0000-0000-0000-000000000007", 7)
 
 
 def travelling_structs() -> list[type]:
-    named = (getattr(wire, name, None) for name in pb.DESCRIPTOR.message_types_by_name)
+    messages = pb.DESCRIPTOR.message_types_by_name
+    named = (getattr(wire, name, None) or getattr(items, name, None) for name in messages)
     return [kind for kind in named if isinstance(kind, type)]
 
 

@@ -31,7 +31,7 @@ def test_the_committed_code_is_what_a_fresh_generation_gives(tmp_path: Path) -> 
 async def test_the_typed_service_is_what_the_procedures_of_a_queue_declare() -> None:
     registry = Registry()
     engine = Engine.open("memory:", namespace="q")
-    register(registry, Component("q", engine))
+    register(registry, Component("q", engine, clock=SystemClock()))
     engine.close()
     service = resource_lease_pb2.DESCRIPTOR.services_by_name["ResourceLease"]
     assert _declared(RESOURCE_LEASE, service) == _registered(registry)

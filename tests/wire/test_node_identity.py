@@ -257,25 +257,32 @@ async def test_every_event_carries_who_was_proved_and_by_what(opened: Node, guar
         await operator("purge", wire.DeadSelection())
         page = await operator("drain", wire.DrainRequest())
         await operator("restore", wire.RestoreRequest(page.items))
-        last = (await call.stats()).last_sequence
+        await call.lease(peer_id="w", lease_duration_ms=100)
         stream = await operator.client.server_stream("events", wire.EventsRequest(), Event)
-        events = [await anext(stream) for _ in range(last)]
+        events = [await anext(stream)]
+        while events[-1].event_type != "Expired":
+            events.append(await anext(stream))
         await stream.aclose()
     kinds = {event.event_type for event in events}
     assert kinds == {
         *("EpochStarted", "Enqueue", "LeaseGranted", "Heartbeat", "Completed", "Released"),
-        *("Failed", "Redriven", "Purged", "DrainSnapshot", "RestoreSnapshot"),
+        *("Failed", "Expired", "Redriven", "Purged", "DrainSnapshot", "RestoreSnapshot"),
     }
     for event in events[1:]:
         by_operator = event.event_type in (
             *("Redriven", "Purged", "DrainSnapshot", "RestoreSnapshot"),
         )
         assert event.principal == (OPERATOR if by_operator else PEER), event
-        assert len(event.metadata[PROOF]) == 64, event
+        # Nobody asked for an expiry: it names whose lease it was, and proves nothing.
+        assert len(event.metadata.get(PROOF, "")) == (event.event_type != "Expired") * 64, event
     beats = [event.metadata[PROOF] for event in events if event.event_type == "Heartbeat"]
     assert len(set(beats)) == 2
-    granted = [event for event in events if event.event_type == "LeaseGranted"]
-    assert {event.peer_id for event in granted} == {"w"}
+    by_worker = ("LeaseGranted", "Heartbeat", "Completed", "Released", "Failed", "Expired")
+    for event in events[1:]:
+        is_operators = event.principal == OPERATOR
+        named = "w" if event.event_type in by_worker else OPERATOR if is_operators else PEER
+        assert event.peer_id == named, event
+    assert events[0].node, "an epoch is begun by a node, which it names"
 
 
 async def test_whoever_was_denied_is_in_the_journal_with_the_next_event(

@@ -92,7 +92,7 @@ def serve(
         bool | None, _option("hub", "Keep the journals of nodes that name hub://HOST:PORT.")
     ] = None,
     ready_file: Annotated[
-        str | None, _option("ready_file", "Gets the addresses once it serves.", metavar="FILE")
+        str | None, _option("ready_file", "Gets the addresses once it is ready.", metavar="FILE")
     ] = None,
     node_id: Annotated[str | None, _option("node_id", "Its name. [default: host and pid]")] = None,
     require: Annotated[

@@ -149,6 +149,7 @@ def _granted(record: Granted) -> Fields:
 
 def _renewed(record: Renewed) -> Fields:
     return {
+        "peer_id": record.peer_id,
         "principal": record.principal,
         "items": [
             EventItem(sequence_id=sequence_id, fence=fence, expires_at=to_time(expires_at))
@@ -171,7 +172,11 @@ def _expired(record: Expired) -> Fields:
 
 
 def _moved(record: Drained | Restored) -> Fields:
-    return {"principal": record.principal, "items": [_whole(item) for item in record.items]}
+    return {
+        "peer_id": record.peer_id,
+        "principal": record.principal,
+        "items": [_whole(item) for item in record.items],
+    }
 
 
 def _whole(item: Item) -> EventItem:
@@ -181,6 +186,7 @@ def _whole(item: Item) -> EventItem:
 
 def _named(record: Redriven | Purged) -> Fields:
     return {
+        "peer_id": record.peer_id,
         "principal": record.principal,
         "items": [EventItem(sequence_id=sequence_id) for sequence_id in record.sequence_ids],
     }

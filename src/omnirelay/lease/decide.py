@@ -188,11 +188,16 @@ def leases_of_request(state: QueueState, request_id: str, now: int) -> list[Held
 
 def _heartbeat(state: QueueState, command: Heartbeat, now: int, options: QueueOptions) -> Records:
     beats: dict[int, tuple[int, int, int]] = {}
+    peers: set[str | None] = set()
     for token in command.tokens:
         held = held_by(state, token, command.principal, now)
         if held is not None:
             beats[token.sequence_id] = (token.sequence_id, held.fence, now + held.lease_ms)
-    return (Renewed(tuple(beats.values()), command.principal, command.proof),) if beats else ()
+            peers.add(held.peer_id)
+    if not beats:
+        return ()
+    peer_id = peers.pop() if len(peers) == 1 else None
+    return (Renewed(tuple(beats.values()), command.principal, command.proof, peer_id),)
 
 
 def _complete(state: QueueState, command: Complete, now: int, options: QueueOptions) -> Records:

@@ -31,7 +31,7 @@ def drain(state: QueueState, command: Drain, now: int, options: QueueOptions) ->
             break
     if not page:
         return ()
-    return (Drained(tuple(page.values()), command.principal, command.proof),)
+    return (Drained(tuple(page.values()), command.principal, command.proof, command.peer_id),)
 
 
 def _drainable(state: QueueState, command: Drain) -> Iterator[Item]:
@@ -82,7 +82,7 @@ def restore(state: QueueState, command: Restore, now: int, options: QueueOptions
     own = state.origin
     kept = tuple(_copy(i, origin=None) if i.origin == own else i for i in items.values())
     floor = max((i.last_token.fence or 0 for i in kept if i.last_token is not None), default=0)
-    return (Restored(kept, floor, command.principal, command.proof),)
+    return (Restored(kept, floor, command.principal, command.proof, command.peer_id),)
 
 
 def _is_missing(state: QueueState, item: Item) -> bool:
@@ -163,12 +163,14 @@ def redrive(state: QueueState, command: Redrive, now: int, options: QueueOptions
         return ()
     if len(state.pending) + len(chosen) > options.capacity:
         raise QueueFull(len(state.pending), options.capacity)
-    return (Redriven(chosen, options.max_attempts, command.principal, command.proof),)
+    return (
+        Redriven(chosen, options.max_attempts, command.principal, command.proof, command.peer_id),
+    )
 
 
 def purge(state: QueueState, command: Purge, now: int, options: QueueOptions) -> Records:
     chosen = _chosen_dead(state, command)
-    return (Purged(chosen, command.principal, command.proof),) if chosen else ()
+    return (Purged(chosen, command.principal, command.proof, command.peer_id),) if chosen else ()
 
 
 def _chosen_dead(state: QueueState, command: Redrive | Purge) -> tuple[int, ...]:

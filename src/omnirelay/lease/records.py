@@ -91,6 +91,8 @@ class Renewed(Stored, frozen=True, gc=False, tag="Heartbeat"):
     beats: tuple[tuple[int, int, int], ...]
     principal: str = ANONYMOUS
     proof: str | None = None
+    peer_id: str | None = None
+    """Of the leases, if all are one worker's."""
 
 
 class Completed(Stored, frozen=True, gc=False, tag="Completed"):
@@ -144,6 +146,7 @@ class Drained(Stored, frozen=True, gc=False, tag="DrainSnapshot"):
     items: tuple[Item, ...]
     principal: str = ANONYMOUS
     proof: str | None = None
+    peer_id: str | None = None
 
 
 class Restored(Stored, frozen=True, gc=False, tag="RestoreSnapshot"):
@@ -152,6 +155,7 @@ class Restored(Stored, frozen=True, gc=False, tag="RestoreSnapshot"):
     """The highest fence any of these items carried; every later grant is above it."""
     principal: str = ANONYMOUS
     proof: str | None = None
+    peer_id: str | None = None
 
 
 class Redriven(Stored, frozen=True, gc=False, tag="Redriven"):
@@ -159,12 +163,14 @@ class Redriven(Stored, frozen=True, gc=False, tag="Redriven"):
     extra_attempts: int
     principal: str = ANONYMOUS
     proof: str | None = None
+    peer_id: str | None = None
 
 
 class Purged(Stored, frozen=True, gc=False, tag="Purged"):
     sequence_ids: tuple[int, ...]
     principal: str = ANONYMOUS
     proof: str | None = None
+    peer_id: str | None = None
 
 
 class Refused(Stored, frozen=True, gc=False, tag="Refused"):

@@ -14,8 +14,10 @@ from omnirelay.lease.commands import Command
 from omnirelay.mesh.calls import AnyCall, Call, LeaseCall, Outcome
 from omnirelay.mesh.desk import Desk
 from omnirelay.mesh.wire import LeaseBatchRequest, LeaseRequest, WorkRequest
+from omnirelay.model import limits
 from omnirelay.model.errors import OmniRelayError
 from omnirelay.model.items import ANONYMOUS
+from omnirelay.model.ports import Clock
 from omnirelay.rpc.meta import RequestMeta
 
 A = TypeVar("A", bound=Answer)
@@ -34,9 +36,15 @@ class Component:
     """Belongs to the event loop that it is made on."""
 
     def __init__(
-        self, namespace: str, queue: Queue, offer: Callable[[AnyCall], None] | None = None
+        self,
+        namespace: str,
+        queue: Queue,
+        offer: Callable[[AnyCall], None] | None = None,
+        *,
+        clock: Clock,
     ) -> None:
-        """`offer` stands in for the queue's own way in."""
+        """`offer` stands in for the queue's own way in. Deadlines are times of `clock`."""
+        self._clock = clock
         self.namespace = namespace
         self.queue = queue
         self.desk = Desk(asyncio.get_running_loop(), offer or queue.offer)
@@ -60,12 +68,12 @@ class Component:
         wanted: LeaseRequest | LeaseBatchRequest | WorkRequest,
         *,
         max_items: int,
-        wait_ms: int,
+        wait_ms: int | None,
         request_id: str | None = None,
     ) -> tuple[LeaseResponse, ...]:
         call = LeaseCall(
             max_items=max_items,
-            wait_ms=wait_ms,
+            wait_ms=self._until_deadline_ms(meta) if wait_ms is None else wait_ms,
             resource_types=wanted.resource_types,
             lease_duration_ms=wanted.lease_duration_ms,
             request_id=request_id,
@@ -74,6 +82,14 @@ class Component:
             proof=meta.proof,
         )
         return await self.desk.lease(call)
+
+    def _until_deadline_ms(self, meta: RequestMeta) -> int:
+        """So long may a caller wait that said only when it stops listening: the answer that there
+        is nothing must still reach it."""
+        if meta.expires_ms is None:
+            return 0
+        left = max(0, meta.expires_ms - self._clock.monotonic_ms())
+        return left - min(limits.BEFORE_DEADLINE_MS, left // 4)
 
 
 def peer_of(meta: RequestMeta, named: str | None = None) -> str | None:

@@ -98,6 +98,10 @@ class Desk:
         self._posted: deque[tuple[AnyCall, Answers, Sequence[Outcome]]] = deque()
         self._scheduled = False
 
+    def admit_by(self, offer: Callable[[AnyCall], None]) -> None:
+        """From now on calls go this way."""
+        self._offer = offer
+
     def call(self, call: Call) -> Answers:
         """One outcome a command, in order. Raises Overloaded or Closed. Whoever stops waiting
         withdraws what was not decided yet."""

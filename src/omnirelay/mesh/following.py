@@ -1,6 +1,8 @@
 """A journal that somebody else writes, followed closely: the state stays hot, so that whoever takes
 over needs only the tail."""
 
+from collections.abc import Callable
+
 from omnirelay.journal.backend import Head, JournalBackend
 from omnirelay.journal.format import Chain
 from omnirelay.lease.records import FORMAT
@@ -61,12 +63,17 @@ class Following:
         """How long ago the journal was last seen to grow, on this node's own clock."""
         return self._clock.monotonic_ms() - self._heard_ms
 
-    async def catch_up(self, format_: int = FORMAT) -> None:
-        """Fold what is there by now. Raises Corrupt or TooNew."""
+    async def catch_up(
+        self, format_: int = FORMAT, on_look: Callable[[bool], None] = lambda is_close: None
+    ) -> None:
+        """Fold what is there by now. `on_look` hears now and then, if that is much, whether this is
+        close behind the end. Raises Corrupt or TooNew."""
+        folded = 0
         while True:
             try:
                 bodies = await self._backend.read(self._chain.last, limits.READ_ENVELOPES_MAX)
             except Corrupt:
+                on_look(False)
                 if not await self._start_over():
                     raise
                 self.check(format_)
@@ -77,6 +84,11 @@ class Following:
                 replay(self.state, envelope)
                 self.check(format_)
             self._heard_ms = self._clock.monotonic_ms()
+            folded += len(bodies)
+            if folded >= limits.READ_ENVELOPES_MAX:
+                folded = 0
+                behind = (await self._backend.head()).last - self._chain.last
+                on_look(behind <= limits.CLOSE_BEHIND_EVENTS)
 
     async def _start_over(self) -> bool:
         """A node that was away for long may miss what the owner has pruned since. That is no

@@ -32,7 +32,12 @@ class Hall:
         beats = turn.beat(calls)
         if not self.is_empty:
             self.resume_enqueues(turn)
+        looked_at = -1
         for position, call in enumerate(calls):
+            if not self.is_empty and type(call) is LeaseCall and looked_at != len(turn.records):
+                # What has become free is first for those who wait longer, whatever their types.
+                self._serve_leases(turn)
+                looked_at = len(turn.records)
             if turn.is_full:
                 # What does not fit goes first in the next turn, in its old order.
                 inbox.extendleft(reversed(calls[position:]))
@@ -55,9 +60,7 @@ class Hall:
         assert isinstance(call, LeaseCall)
         if call.withdrawn:
             return
-        # Behind those who have waited for the same work longer, if this one can wait at all.
-        behind = call.wait_ms > 0 and self._leases.has_group(call.resource_types)
-        if behind or not turn.lease(call):
+        if not turn.lease(call):
             self._await_work(turn, call)
 
     def _await_room(self, turn: Turn, call: Call) -> None:
@@ -98,8 +101,9 @@ class Hall:
         """Grant to who waits what has become free, and send away whose time is up."""
         if self.closed is not None:
             self._send_away(turn, self.closed)
-        if len(self._leases):
-            self._serve_leases(turn)
+        self._serve_leases(turn)
+        for gone in self._leases.overdue(turn.now):
+            turn.give_up(gone)
         if len(self._enqueues):
             self.resume_enqueues(turn)
             for late in self._enqueues.overdue(turn.now):
@@ -112,6 +116,8 @@ class Hall:
             turn.replies.append((call, refused(call, why)))
 
     def _serve_leases(self, turn: Turn) -> None:
+        if not len(self._leases) or self.closed is not None:
+            return
         state = turn.state
         state.ripen(turn.now)
         while not turn.is_full and len(self._leases):
@@ -120,8 +126,6 @@ class Hall:
                 break
             served = turn.lease(call)
             assert served, "a waiter was told there is work"
-        for call in self._leases.overdue(turn.now):
-            turn.give_up(call)
 
     def next_at(self, ripe_at: int | None) -> int | None:
         """When somebody here must be looked at next; `ripe_at` is when work comes due."""

@@ -153,8 +153,12 @@ class Office:
 
     async def _follow(self, following: Following, candidate: Candidate) -> None:
         """Until this node should try. Raises Closed when the candidate stops."""
+
+        def look(is_close: bool) -> None:
+            candidate.look_on(following.state, is_caught_up=is_close)
+
         while True:
-            await following.catch_up(self._options.format)
+            await following.catch_up(self._options.format, look)
             candidate.look_on(following.state, is_caught_up=True)
             if candidate.is_stopping:
                 raise Closed(f"shard {self._backend.shard} is closed")

@@ -16,7 +16,7 @@ from omnirelay.lease.commands import (
     Restore,
 )
 from omnirelay.mesh import wire
-from omnirelay.mesh.component import Component
+from omnirelay.mesh.component import Component, peer_of
 from omnirelay.mesh.translate import inspect_response, stats_response
 from omnirelay.model import limits
 from omnirelay.model.errors import InvalidArgument
@@ -35,6 +35,7 @@ class Operating:
                 include_dead=request.include_dead,
                 principal=meta.principal,
                 proof=meta.proof,
+                peer_id=peer_of(meta),
             ),
             DrainPage,
         )
@@ -43,7 +44,12 @@ class Operating:
     async def restore(
         self, meta: RequestMeta, request: wire.RestoreRequest
     ) -> wire.RestoreResponse:
-        command = Restore(items=request.items, principal=meta.principal, proof=meta.proof)
+        command = Restore(
+            items=request.items,
+            principal=meta.principal,
+            proof=meta.proof,
+            peer_id=peer_of(meta),
+        )
         counts = await self._component.one(command, RestoreCount)
         return wire.RestoreResponse(counts.restored_count, counts.skipped_count)
 
@@ -105,6 +111,7 @@ class Operating:
             resource_id=request.resource_id,
             principal=meta.principal,
             proof=meta.proof,
+            peer_id=peer_of(meta),
         )
         return wire.CountResponse((await self._component.one(command, Count)).count)
 

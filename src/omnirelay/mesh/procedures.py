@@ -50,7 +50,8 @@ _VERBS = (
         wire.LeaseRequest,
         LeaseResponse,
         lambda verbs, _: verbs.lease,
-        "Take one item, waiting up to waitMs for it; nothing (204) if none came.",
+        "Take one item, waiting up to waitMs for it; nothing (204) if none came. Without waitMs it "
+        "waits until just before the call's deadline, and not at all if it has none.",
         is_prompt=True,
     ),
     _Verb(
@@ -58,7 +59,7 @@ _VERBS = (
         wire.LeaseBatchRequest,
         wire.LeaseBatchResponse,
         lambda verbs, _: verbs.lease_batch,
-        "Take up to maxItems; waits only while there is none at all.",
+        "Take up to maxItems; waits, as lease does, only while there is none at all.",
         is_prompt=True,
     ),
     _Verb(

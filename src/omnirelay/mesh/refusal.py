@@ -1,6 +1,9 @@
 """What a caller is told when its turn failed or no turn is to be had."""
 
-from collections.abc import Callable, Iterable, Sequence
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from omnirelay.lease.answers import Answer, answer
 from omnirelay.lease.commands import Inspect, ListDead, ReadStats
@@ -23,6 +26,8 @@ from omnirelay.model.errors import (
     TooNew,
     Unavailable,
 )
+
+log = logging.getLogger(__name__)
 
 FINAL = (Corrupt, InvalidOption, JournalOwned, TooLittleDurability, TooNew)
 """Failures that trying again cannot mend; a shard stops and says why."""
@@ -84,6 +89,52 @@ def not_serving(name: str, error: OmniRelayError) -> OmniRelayError:
     return Recovering(
         f"shard {name} is recovering: {error.message}; nothing was changed, try again"
     )
+
+
+def told_of_bug(
+    name: str,
+    bug: Exception,
+    concerned: Sequence[AnyCall],
+    refuse_waiting: Callable[[OmniRelayError], Sequence[AnyCall]],
+) -> OmniRelayError:
+    """Those `concerned` by a turn that could not be played hear of it, and all who wait."""
+    log.error("shard %s met a bug", name, exc_info=bug)
+    error = OmniRelayError(f"nothing was changed: {type(bug).__name__}, see the node's log")
+    waiting = refuse_waiting(error)
+    refuse([call for call in concerned if call not in waiting], error)
+    return error
+
+
+def served_elsewhere(name: str, state: QueueState, *, is_caught_up: bool) -> OmniRelayError:
+    """What a node says that follows the journal of another."""
+    if is_caught_up and state.epoch:
+        return NotOwner(f"shard {name} is served by node {state.node}")
+    return Recovering(f"shard {name} is catching up; try again")
+
+
+def ended(name: str, failure: OmniRelayError | None) -> OmniRelayError:
+    """Why a shard that has ended serves no more: its own failure, if it had one."""
+    if failure is None or isinstance(failure, NotOwner | Recovering):
+        return Closed(f"shard {name} is closed")
+    return failure
+
+
+@contextmanager
+def nobody_left_waiting(name: str, under_way: deque[Turn]) -> Iterator[None]:
+    """What no store and no decision should raise ends the term as a failed append does: the callers
+    of the turns `under_way` hear that nobody knows, and the journal says what is true."""
+    try:
+        yield
+    except OmniRelayError:
+        raise
+    except Exception as bug:
+        log.exception("shard %s met a bug", name)
+        error = OutcomeUnknown(f"the turn met a {type(bug).__name__}, see the node's log")
+        for turn in under_way:
+            refuse_turn(turn, error)
+        raise error from bug
+    finally:
+        under_way.clear()
 
 
 def read_only(state: QueueState, command: object, now: int, options: QueueOptions) -> Answer | None:

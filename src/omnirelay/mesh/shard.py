@@ -2,8 +2,7 @@
 
 Calls come in from any thread through `offer`; outcomes go out through each call's `reply`, on the
 shard's own thread, after the append that carries them. A failed append ends the term: every caller
-of that turn hears what is known, the shard leaves service, recovers from the journal and starts a
-new epoch.
+of that turn hears what is known, and the shard recovers from the journal and starts a new epoch.
 """
 
 import asyncio
@@ -26,9 +25,12 @@ from omnirelay.mesh.refusal import (
     FINAL,
     answer_rest,
     append_refusal,
+    ended,
+    nobody_left_waiting,
     not_serving,
     read_only,
-    refuse,
+    served_elsewhere,
+    told_of_bug,
 )
 from omnirelay.mesh.rest import LoopRest, Rest
 from omnirelay.mesh.shard_options import ShardOptions
@@ -42,7 +44,6 @@ from omnirelay.model.errors import (
     NotOwner,
     OmniRelayError,
     Overloaded,
-    Recovering,
     SequenceTaken,
 )
 from omnirelay.model.ports import Clock, Ids, ShardClock
@@ -76,7 +77,7 @@ class Shard:
         self.failure: OmniRelayError | None = None
         """Why the shard does not serve at present."""
         if options.ttl_ms:
-            self.failure = Recovering(f"shard {self.name} has not read its journal yet")
+            self.failure = served_elsewhere(self.name, self.state, is_caught_up=False)
         self._backend = backend
         self._options = options
         self._clock = clock
@@ -88,6 +89,8 @@ class Shard:
         self._rest = rest or LoopRest()
         self._is_resting = False
         self._rests_until: int | None = None
+        self._under_way: deque[Turn] = deque(maxlen=2)
+        """Played and not answered yet: one that is being appended and one that was played ahead."""
         self._on_ready = on_ready
         self._on_trouble = on_trouble
         self.is_stopping = self._ended = False
@@ -116,7 +119,7 @@ class Shard:
         self._inbox.append(call)
         if self._ended:
             # It ended between our look and the append, so nobody else will answer this call.
-            self._refuse_all(self.failure or Closed(f"shard {self.name} is closed"))
+            self._refuse_all(ended(self.name, self.failure))
 
     @property
     def waiting(self) -> int:
@@ -183,14 +186,16 @@ class Shard:
                 await self._serve_one_term()
         finally:
             self.is_stopping = self._ended = True
-            self._refuse_all(self.failure or Closed(f"shard {self.name} is closed"))
+            self._refuse_all(self.failure or ended(self.name, None))
+            self.failure = ended(self.name, self.failure)
             await self._backend.close()
 
     async def _serve_one_term(self) -> None:
         try:
             term = await self._take_office()
             self._pause_s = self._options.retry_min_s
-            await self._serve(term)
+            with nobody_left_waiting(self.name, self._under_way):
+                await self._serve(term)
         except OmniRelayError as error:
             self._step_down(error)
             if isinstance(error, FINAL):
@@ -223,12 +228,9 @@ class Shard:
         if not self._options.ttl_ms:
             return
         self.bell.ring(state.sequence)
-        if is_caught_up and state.epoch:
-            self.failure = NotOwner(f"shard {self.name} is served by node {state.node}")
-        else:
-            self.failure = Recovering(f"shard {self.name} is catching up; try again")
+        self.failure = served_elsewhere(self.name, state, is_caught_up=is_caught_up)
         self._refuse_all(self.failure)
-        if is_caught_up and state.epoch:
+        if isinstance(self.failure, NotOwner):
             self._on_ready()
 
     def is_called(self) -> bool:
@@ -266,6 +268,7 @@ class Shard:
                 await take_turns(term, self._inbox, play, is_held=self._is_yielding)
             else:
                 await term.commit(self._played(term))
+            self._under_way.clear()
             if keeper.is_busy:
                 await keeper.step(term.time.now_ms())
 
@@ -275,6 +278,7 @@ class Shard:
     def _played(self, term: Term) -> Turn:
         turn = term.turn()
         self._play_or_give_up(term, turn, [])
+        self._under_way.append(turn)
         return turn
 
     def _play_or_give_up(self, term: Term, turn: Turn, calls: list[AnyCall]) -> None:
@@ -284,12 +288,7 @@ class Shard:
             term.affirm(turn)
             term.tell(turn)
         except Exception as bug:
-            log.exception("shard %s met a bug", self.name)
-            error = OmniRelayError(f"nothing was changed: {type(bug).__name__}, see the node's log")
-            concerned = turn.concerned(calls)
-            waiting = self._refuse_all(error)
-            refuse([call for call in concerned if call not in waiting], error)
-            raise error from bug
+            raise told_of_bug(self.name, bug, turn.concerned(calls), self._refuse_all) from bug
 
     # -- waiting ------------------------------------------------------------------------------
 

@@ -47,9 +47,6 @@ class LeaseWaiters:
         self._deadlines = [entry for entry in self._deadlines if entry[2] in self._waiting]
         heapify(self._deadlines)
 
-    def has_group(self, types: Types) -> bool:
-        return types in self._groups and self._front(types) is not None
-
     def next_served(self, has_work: Callable[[Types], bool]) -> LeaseCall | None:
         """Take out the longest waiting call that there is work for."""
         best: tuple[int, Types] | None = None

@@ -75,7 +75,8 @@ class EnqueueBatchResponse(Wire, frozen=True, gc=False):
 
 class LeaseRequest(Wire, frozen=True, gc=False):
     peer_id: Text | None = None
-    wait_ms: Count = 0
+    wait_ms: Count | None = None
+    """Left out: until just before the call's deadline; not at all if it has none."""
     resource_types: Types | None = None
     lease_duration_ms: Count | None = None
     request_id: Text | None = None
@@ -84,7 +85,7 @@ class LeaseRequest(Wire, frozen=True, gc=False):
 class LeaseBatchRequest(Wire, frozen=True, gc=False):
     max_items: Page = 1
     peer_id: Text | None = None
-    wait_ms: Count = 0
+    wait_ms: Count | None = None
     resource_types: Types | None = None
     lease_duration_ms: Count | None = None
     request_id: Text | None = None

@@ -42,6 +42,9 @@ PAGE_BYTES_MAX: Final = 4 << 20
 """About what the items of one drain page or lease batch may take in a message; it ends early rather
 than pass it by more than one item, so that the answer always fits."""
 WAIT_MS_MAX: Final = 3600 * 1000
+BEFORE_DEADLINE_MS: Final = 200
+"""A lease call that waits until its deadline is answered so much earlier, or a quarter of the time
+it had if that is less."""
 HISTORY_TAIL_MAX: Final = 50
 HISTORY_EVENTS_MAX: Final = 20_000
 """Events at the end of the journal that `inspect` looks through for an item's history."""
@@ -83,12 +86,18 @@ FOLLOWED_MAX: Final = 64
 """Readers of a journal whose lag is written down; of more, those that are furthest behind."""
 LAG_EVERY_S: Final = 30.0
 """How often the owner's node looks how far they are."""
+ANSWER_S_MAX: Final = 3.0
+"""A shard that owes an answer for so long is called not ready. Longer than a hand-over takes, in
+which calls wait."""
 AHEAD_COMMANDS_MIN: Final = 256
 """So many that wait are worth a turn of their own while the last one is still being confirmed;
 fewer had better wait, and share a commit with those that come meanwhile."""
 
 # -- journal ----------------------------------------------------------------------------------
 READ_ENVELOPES_MAX: Final = 512
+CLOSE_BEHIND_EVENTS: Final = 20_000
+"""A follower that is further behind its journal than that is not ready: folding it takes a moment,
+and it would take over late."""
 SNAPSHOT_PART_ITEMS_MAX: Final = 500
 SINK_BATCH_EVENTS_MAX: Final = 1000
 SINK_HELD_EVENTS_MAX: Final = 10_000

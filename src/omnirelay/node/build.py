@@ -171,7 +171,7 @@ def build_inbounds(
     pages: dict[str, Page],
     is_well: Callable[[], bool],
 ) -> list[Inbound]:
-    """In the order they start: those with `/readyz` last, which says that all is well."""
+    """Not started yet."""
     registry, tls = dispatcher.registry, identity.tls
     context = None if tls is None else tls.context
     most = settings.limits.connections_per_address

@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from omnirelay.node.build import build_dispatcher, build_engine, build_inbounds,
 from omnirelay.node.cluster import Cluster
 from omnirelay.node.hub import open_hub
 from omnirelay.node.mirroring import Mirrors
+from omnirelay.node.opening import not_open_yet, pages_once_open
 from omnirelay.node.settings import NamespaceSettings, NodeSettings, check
 from omnirelay.node.standby import Standby
 from omnirelay.node.watch import ShardWatch
@@ -48,8 +50,9 @@ RELOAD_S = 2.0
 
 
 class Node:
-    """`async with Node(settings) as node:` serves until the block is left. Queues open first, then
-    the dispatcher, then the doors; whatever fails closes what was opened, last first."""
+    """`async with Node(settings) as node:` serves until the block is left. HTTP opens first, and
+    says that the node is starting; then the queues, then the other doors; whatever fails closes
+    what was opened, last first."""
 
     def __init__(self, settings: NodeSettings) -> None:
         check(settings)
@@ -61,11 +64,13 @@ class Node:
         self._clock = SystemClock()
         self._standby = Standby(settings, self._clock)
         self._identity = build_identity(settings.identity, self._clock)
-        self._has_joined = False
+        self._is_opening = True
         self._engines: dict[str, Engine] = {}
         self._cluster: Cluster | None = None
         self._running_cluster: asyncio.Task[None] | None = None
         self._mirrors: dict[str, Mirrors] = {}
+        self._ways_in: dict[str, Callable[[], None]] = {}
+        """Each lets callers in to a queue."""
         self._hub: Hub | None = None
         self._inbounds: list[Inbound] = []
         self._closing = AsyncExitStack()
@@ -79,8 +84,13 @@ class Node:
         """Why it is not ready, if it is not."""
         if self.is_draining:
             return "the node is draining"
-        if self._standby.trouble is not None:
-            return self._standby.trouble
+        return self._standby.trouble or self.unsettled
+
+    @property
+    def unsettled(self) -> str | None:
+        """Why it cannot do yet, or any more, what it is there for: to serve or to stand by."""
+        if self._is_opening:
+            return "the node is starting"
         for name, shard in self.shards.items():
             if (trouble := shard.status().trouble) is not None:
                 return f"{name}: {trouble}"
@@ -146,11 +156,14 @@ class Node:
     async def _open(self) -> None:
         self._closing.push_async_callback(self._identity.close)
         for name, own in self.settings.all_namespaces().items():
-            await self._open_engine(name, own)
+            self._make_engine(name, own)
         registry = Registry()
         self._cluster = self._build_cluster(registry)
         for name, engine in self._engines.items():
-            component = Component(name, engine, self._standby.gate(self._way_in(engine)))
+            way_in = self._standby.gate(self._way_in(engine))
+            entry = way_in if engine.has_rivals else not_open_yet
+            component = Component(name, engine, entry, clock=self._clock)
+            self._ways_in[name] = partial(component.desk.admit_by, way_in)
             register(registry, component)
             watch = self.shards[name] = ShardWatch(
                 engine, component, self._cluster, self._mirrors[name]
@@ -180,23 +193,39 @@ class Node:
             **control_pages(self, self._identity, clock=self._clock, sampling=sampling),
             **region_pages(self._standby, self._identity, self._clock),
         }
+        pages = pages_once_open(pages, lambda: self._is_opening)
         self._closing.push_async_callback(self._stop_inbounds)
-        for inbound in build_inbounds(
+        inbounds = build_inbounds(
             self.settings,
             dispatcher,
             self._identity,
             clock=self._clock,
             pages=pages,
             is_well=lambda: self.trouble is None,
-        ):
-            if inbound.name != "stream":
-                await self._join()
-            await inbound.start()
-            self._inbounds.append(inbound)
-        await self._join()
+        )
+        await self._open_doors(inbounds)
+        self._is_opening = False
         if self._identity.tls is not None:
             self._keep(self._reload())
         log.info("node %s serves %s", self.node_id, ", ".join(self.urls.values()))
+
+    async def _open_doors(self, inbounds: Sequence["Inbound"]) -> None:
+        """Those with pages first: whoever asks how the node is gets an answer while queues are read
+        back. The others once there is something to call; the mesh comes by the stream's."""
+        doors = {inbound.name: inbound for inbound in inbounds}
+        await self._open_door(doors.get("control"))
+        await self._open_door(doors.get("http"))
+        for name, engine in self._engines.items():
+            if not engine.has_rivals:
+                await self._start(name)
+        await self._open_door(doors.get("stream"))
+        await self._join()
+        await self._open_door(doors.get("grpc"))
+
+    async def _open_door(self, inbound: "Inbound | None") -> None:
+        if inbound is not None:
+            await inbound.start()
+            self._inbounds.append(inbound)
 
     def _build_cluster(self, registry: Registry) -> Cluster | None:
         """Where other nodes may own a queue too."""
@@ -225,9 +254,8 @@ class Node:
     async def _join(self) -> None:
         """Once other nodes can reach this one it may own queues, and not before: an epoch says
         where its owner takes calls."""
-        if self._cluster is None or self._has_joined:
+        if self._cluster is None:
             return
-        self._has_joined = True
         self._cluster.serve_at(self.urls.get("stream", ""))
         self._running_cluster = asyncio.create_task(self._cluster.run())
         self._running_cluster.add_done_callback(_complain)
@@ -253,7 +281,7 @@ class Node:
         task.add_done_callback(_complain)
         self._closing.callback(task.cancel)
 
-    async def _open_engine(self, name: str, own: NamespaceSettings) -> None:
+    def _make_engine(self, name: str, own: NamespaceSettings) -> None:
         engine = build_engine(
             self.settings,
             name,
@@ -266,11 +294,10 @@ class Node:
         self._closing.push_async_callback(asyncio.to_thread, engine.close)
         mirrors = self._mirrors[name] = Mirrors(engine, self.settings, own, self._clock)
         self._closing.push_async_callback(asyncio.to_thread, mirrors.close)
-        if not engine.has_rivals:
-            await self._start(name)
 
     async def _start(self, name: str) -> None:
         await asyncio.to_thread(self._engines[name].start)
+        self._ways_in[name]()
         self._mirrors[name].start()
 
     def _note_denied(self, request: Request, procedure: Procedure, error: PermissionDenied) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -19,6 +20,9 @@ GARBAGE = (60_000, 20, 50)
 """How many new containers, and collections of the younger kind, before the next one. Items, leases
 and records cannot form cycles and are not looked at; Python's own 700 cost a tenth of all CPU, and
 10,000, with many more items than that under way, a tenth of what was left."""
+
+LOOK_S = 0.02
+"""How often a node is asked whether it is ready, until it is."""
 
 
 def serve(settings: NodeSettings, *, ready: Callable[[Node], None] | None = None) -> int:
@@ -50,14 +54,26 @@ async def _serve(settings: NodeSettings, ready: Callable[[Node], None] | None) -
         async with Node(settings) as node:
             gc.freeze()  # modules and what was recovered stay for good
             gc.set_threshold(*GARBAGE)
-            if file is not None:
-                write_ready_file(file, node)
-            if ready is not None:
-                ready(node)
+            if await _until_settled(node, stopping):
+                if file is not None:
+                    write_ready_file(file, node)
+                if ready is not None:
+                    ready(node)
             await stopping.wait()
             _remove(file)
     finally:
         _remove(file)
+
+
+async def _until_settled(node: Node, stopping: asyncio.Event) -> bool:
+    """False if it was told to stop before. A node that stands by is settled though `/readyz` is
+    503: whoever promotes it needs its address."""
+    while node.unsettled is not None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_S):
+                await stopping.wait()
+                return False
+    return True
 
 
 def _remove(file: Path | None) -> None:

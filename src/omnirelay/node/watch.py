@@ -59,6 +59,8 @@ class ShardWatch:
         self._watchers: set[asyncio.Queue[Transition | None]] = set()
         self._number = 0
         self._oldest_ms: int | None = None
+        self._asked_at: float | None = None
+        """Since when the shard owes an answer."""
         self.last_transition: Transition | None = None
         self._shard.tally.on_backpressure = self._changed
 
@@ -90,9 +92,15 @@ class ShardWatch:
         )
 
     def _trouble(self) -> str | None:
-        """A shard that another node serves is in order: calls are passed on."""
+        """A shard that another node serves is in order: calls are passed on. One that answers
+        nobody, whatever holds it up, is not."""
         failure = self._shard.failure
-        return None if failure is None or isinstance(failure, NotOwner) else failure.message
+        if failure is not None and not isinstance(failure, NotOwner):
+            return failure.message
+        silent_s = 0.0 if self._asked_at is None else self._loop.time() - self._asked_at
+        if silent_s < limits.ANSWER_S_MAX:
+            return None
+        return f"the shard has answered nobody for {silent_s:.0f} s"
 
     def _role(self) -> str:
         if self._shard.is_served_here:
@@ -105,11 +113,13 @@ class ShardWatch:
     async def refresh(self) -> None:
         """What only the shard itself can tell is asked for now and then."""
         while True:
+            self._asked_at = self._loop.time()
             try:
                 stats = await self._component.one(ReadStats(), Stats)
                 self._oldest_ms = stats.oldest_pending_age_ms
             except OmniRelayError:
                 self._oldest_ms = None  # it does not serve; `trouble` says why
+            self._asked_at = None
             await asyncio.sleep(REFRESH_S)
 
     async def tell_lags(self) -> None:

@@ -193,6 +193,7 @@ _ERROR: dict[str, Make] = {
 }
 _OWNED = _same("sequence_id", "attempt", "lease_id", "fence", "peer_id", "principal")
 _PROVED = _same("principal", "proof")
+_BY = _same("peer_id", "principal", "proof")
 _ITEM: dict[str, Make] = {
     **_PAYLOAD,
     **_same("sequence_id", "attempt", "priority", "dead", "origin"),
@@ -223,7 +224,7 @@ COLUMNS: dict[type[Stored], dict[str, Make]] = {
         "expires_at": time("expires_at"),
         "lease_request_id": as_it_is("request_id"),
     },
-    Renewed: {**_PROVED, "items": beats},
+    Renewed: {**_BY, "items": beats},
     Completed: {**_OWNED, **_PROVED},
     Failed: {
         **_OWNED,
@@ -235,13 +236,13 @@ COLUMNS: dict[type[Stored], dict[str, Make]] = {
     },
     Expired: {**_OWNED, **_ERROR, "disposition": as_it_is("disposition")},
     Released: {**_OWNED, **_PROVED},
-    Drained: {**_PROVED, "items": whole_items},
-    Restored: {**_PROVED, "items": whole_items, "fence_floor": as_it_is("fence_floor")},
-    Redriven: {**_PROVED, "items": ids, "extra_attempts": as_it_is("extra_attempts")},
-    Purged: {**_PROVED, "items": ids},
+    Drained: {**_BY, "items": whole_items},
+    Restored: {**_BY, "items": whole_items, "fence_floor": as_it_is("fence_floor")},
+    Redriven: {**_BY, "items": ids, "extra_attempts": as_it_is("extra_attempts")},
+    Purged: {**_BY, "items": ids},
     Refused: {
-        **_PROVED,
-        **_same("sequence_id", "attempt", "lease_id", "peer_id"),
+        **_BY,
+        **_same("sequence_id", "attempt", "lease_id"),
         "error_code": as_it_is("code"),
         "details": refusals,
     },

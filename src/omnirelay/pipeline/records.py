@@ -104,6 +104,12 @@ def _by(rows: Columns) -> tuple[list[str | None], list[str], list[str | None]]:
     return rows.words("peer_id"), rows.words("principal"), rows.words("proof")
 
 
+def _by_and_peer(rows: Columns) -> tuple[list[str], list[str | None], list[str | None]]:
+    """In the order of records of many items, which were given a peer later."""
+    peers, principals, proofs = _by(rows)
+    return principals, proofs, peers
+
+
 def _granted(rows: Columns) -> Records:
     peers, principals, proofs = _by(rows)
     times = (rows.times("expires_at"), rows.numbers("lease_ms"))
@@ -140,30 +146,28 @@ def _renewed(rows: Columns) -> Records:
     beats, ends = rows.lists("items")
     named = beats.numbers("sequence_id"), beats.numbers("fence"), beats.times("expires_at")
     groups = _groups(list(zip(*named, strict=True)), ends)
-    return map(Renewed, groups, rows.words("principal"), rows.words("proof"))
+    return map(Renewed, groups, *_by_and_peer(rows))
 
 
 def _drained(rows: Columns) -> Records:
-    return map(Drained, _item_groups(rows), rows.words("principal"), rows.words("proof"))
+    return map(Drained, _item_groups(rows), *_by_and_peer(rows))
 
 
 def _restored(rows: Columns) -> Records:
     floors = rows.numbers("fence_floor")
-    by = rows.words("principal"), rows.words("proof")
-    return map(Restored, _item_groups(rows), floors, *by)
+    return map(Restored, _item_groups(rows), floors, *_by_and_peer(rows))
 
 
 def _redriven(rows: Columns) -> Records:
     items, ends = rows.lists("items")
-    by = rows.words("principal"), rows.words("proof")
     ids = _groups(items.numbers("sequence_id"), ends)
-    return map(Redriven, ids, rows.numbers("extra_attempts"), *by)
+    return map(Redriven, ids, rows.numbers("extra_attempts"), *_by_and_peer(rows))
 
 
 def _purged(rows: Columns) -> Records:
     items, ends = rows.lists("items")
     ids = _groups(items.numbers("sequence_id"), ends)
-    return map(Purged, ids, rows.words("principal"), rows.words("proof"))
+    return map(Purged, ids, *_by_and_peer(rows))
 
 
 def _refused(rows: Columns) -> Records:
@@ -250,7 +254,7 @@ _PAYLOAD = (
 _OWNED = ("sequence_id", "attempt", "lease_id", "fence")
 _BY = ("peer_id", "principal", "proof")
 _ENDED = (*_OWNED, *_BY, "error_message", "error_code", "disposition")
-_MANY = ("items", "principal", "proof")
+_MANY = ("items", *_BY)
 
 _MAKERS: dict[str, tuple[Callable[[Columns], Records], tuple[str, ...]]] = {
     "EpochStarted": (_epochs, ("epoch", "node", "origin", "rules")),

@@ -143,7 +143,7 @@ class Short:
         if left_out is None or not isinstance(record, Renewed):
             return record
         beats = tuple(beat for beat in record.beats if beat[0] not in left_out)
-        return Renewed(beats, record.principal, record.proof)
+        return Renewed(beats, record.principal, record.proof, record.peer_id)
 
     def _check_depths(self, pending: int, active: int) -> Numbers:
         """The depth after each row, which every row has recorded; more than the whole fold looks

@@ -24,7 +24,7 @@ from omnirelay.mesh.office import Rank, ReadByAll, first, newest
 from omnirelay.mesh.rest import run_now
 from omnirelay.mesh.shard import Shard
 from omnirelay.mesh.shard_options import ShardOptions
-from omnirelay.model.errors import Closed, InvalidArgument, OmniRelayError, Unavailable
+from omnirelay.model.errors import Closed, InvalidArgument, OmniRelayError, Recovering, Unavailable
 from omnirelay.model.ports import Clock, Ids, RandomIds, SystemClock, stopwatch
 from omnirelay.sdk.shard_thread import shard_thread
 from omnirelay.sdk.threads import LoopThread
@@ -182,6 +182,8 @@ class Engine:
     def _check_open(self) -> None:
         if self._closed:
             raise Closed("the relay is closed")
+        if not self._settled.is_set():
+            raise Recovering(f"{self.shard.name} is not open yet; try again")
 
     async def _follower(self, name: str, apply: Apply) -> Follower:
         store = self._checkpoints

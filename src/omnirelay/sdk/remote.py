@@ -121,7 +121,7 @@ class RemoteLink:
         request id is named again by asking again, and nothing is granted anew: there is no work of
         the type that is asked for."""
         request = wire.LeaseBatchRequest(
-            wish.max_items, wish.peer_id, resource_types=NO_TYPE, request_id=request_id
+            wish.max_items, wish.peer_id, 0, resource_types=NO_TYPE, request_id=request_id
         )
         try:
             response = await self._asking.ask("leaseBatch", request, wire.LeaseBatchResponse)

@@ -136,12 +136,13 @@ def _renewed(record: Renewed) -> Row:
         {"sequence_id": sequence_id, "fence": fence, "expires_at": to_time(expires_at)}
         for sequence_id, fence, expires_at in record.beats
     ]
-    return {"principal": record.principal, "items": beats}
+    return {"peer_id": record.peer_id, "principal": record.principal, "items": beats}
 
 
 def _moved(record: Drained | Restored) -> Row:
     floor = record.fence_floor if isinstance(record, Restored) else None
     return {
+        "peer_id": record.peer_id,
         "principal": record.principal,
         "items": [_item(item) for item in record.items],
         "fence_floor": floor,
@@ -174,6 +175,7 @@ def _redriven(record: Redriven) -> Row:
 
 def _named(record: Redriven | Purged) -> Row:
     return {
+        "peer_id": record.peer_id,
         "principal": record.principal,
         "items": [{"sequence_id": sequence_id} for sequence_id in record.sequence_ids],
     }

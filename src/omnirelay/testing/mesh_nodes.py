@@ -102,7 +102,7 @@ class Life:
         self.cluster = SimCluster(self, settings, self.shard)
         self.cluster.serve_at("")
         registry = Registry()
-        procedures.register(registry, Component(SHARD, _Queue(self.shard)))
+        procedures.register(registry, Component(SHARD, _Queue(self.shard), clock=clock))
         self.cluster.register(registry)
         self.handler = Dispatcher(registry, [self.cluster.forwarding])
         # Who knows nobody has nobody to ask or to give anything to.
