@@ -12,7 +12,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
 
 
 def test_the_page_s_own_example_passes(tmp_path: Path) -> None:
-    conftest, tests = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    conftest, tests = re.findall(r"```py\n(.*?)```", PAGE.read_text(), re.DOTALL)
     (tmp_path / "conftest.py").write_text(conftest)
     (tmp_path / "test_work.py").write_text(tests)
     ended = subprocess.run(
