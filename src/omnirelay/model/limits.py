@@ -89,6 +89,8 @@ SINK_BATCH_EVENTS_MAX: Final = 1000
 SINK_HELD_EVENTS_MAX: Final = 10_000
 """Events a checkpointing sink holds back while an earlier one is missing."""
 PEER_POSITIONS_MAX: Final = 10_000
+READERS_MAX: Final = 256
+"""Readers of one journal that callers from elsewhere may make pruning wait for."""
 PRUNE_ENVELOPES_MAX: Final = 256
 """Envelopes one pruning step deletes, so that it never holds the writer for long."""
 
