@@ -79,9 +79,7 @@ class _Archiving:
             return written
 
     def _hold(self, position: int) -> None:
-        store = self._journal.positions()
-        if store is not None:
-            hold(store, CONSUMER, {self._shard: position})
+        hold(self._journal.positions(), CONSUMER, {self._shard: position})
 
     def _next(self, after: int, full: int, least: int) -> Segment | None:
         through = self._journal.extent(self._shard).last
