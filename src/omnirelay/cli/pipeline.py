@@ -1,6 +1,7 @@
 """`omnirelay pipeline`: journals into tables, and what is asked of them."""
 
 import signal
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -159,6 +160,7 @@ def stream(
                 checkpoint or f"{tables.root}/{CHECKPOINT}", is_once=once, interval_s=interval
             ),
             lambda made: _say(made, json=json),
+            lambda line: print(f"omnirelay: {line}", file=sys.stderr),
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: following.stop())

@@ -1,6 +1,5 @@
 """What the pipeline's questions share: where to read, and on which Spark."""
 
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnirelay.cli.ending import CommandFailed
-from omnirelay.model.errors import InvalidArgument, InvalidOption, OmniRelayError, Unavailable
+from omnirelay.model.errors import OmniRelayError, Unavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,14 +64,10 @@ def spark_on(master: str, *, size: "Size" = "many") -> Iterator["SparkSession"]:
 
 
 def meant(said: str) -> OmniRelayError:
-    """An error of ours that a worker of Spark raised comes as text inside a trace."""
-    ours = _OURS.findall(said)
-    if ours:
-        kind, message = ours[-1]
-        return _KINDS.get(kind, CommandFailed)(message)
+    from omnirelay.pipeline.raised import raised_in
+
+    ours = raised_in(said)
+    if ours is not None:
+        return CommandFailed(ours.message) if type(ours) is OmniRelayError else ours
     lines = said.strip().splitlines() or ["it does not say why"]
     return CommandFailed(f"Spark: {lines[0]}")
-
-
-_OURS = re.compile(r"^omnirelay\.model\.errors\.(\w+): (.+)$", re.MULTILINE)
-_KINDS = {one.__name__: one for one in (InvalidArgument, InvalidOption, Unavailable)}

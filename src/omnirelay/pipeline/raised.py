@@ -1,0 +1,30 @@
+"""What Spark says of an error of ours: a worker's comes as text inside a trace."""
+
+import re
+
+from omnirelay.model.errors import InvalidArgument, InvalidOption, OmniRelayError, Unavailable
+
+_OURS = re.compile(r"^omnirelay\.model\.errors\.(\w+): (.+)$", re.MULTILINE)
+
+
+def raised_in(said: str) -> OmniRelayError | None:
+    """The last error of ours that the text tells of, of its own kind if whoever asks may act by
+    that; None if it tells of none."""
+    ours = _OURS.findall(said)
+    if not ours:
+        return None
+    kind, message = ours[-1]
+    return _KINDS.get(kind, OmniRelayError)(message)
+
+
+def away_of(error: BaseException) -> Unavailable | None:
+    """What could not be reached, if that is what the error means."""
+    meant = error if isinstance(error, OmniRelayError) else raised_in(str(error))
+    return meant if isinstance(meant, Unavailable) else None
+
+
+def _all_of(kind: type[OmniRelayError]) -> list[type[OmniRelayError]]:
+    return [kind, *(one for below in kind.__subclasses__() for one in _all_of(below))]
+
+
+_KINDS = {one.__name__: one for one in (InvalidArgument, InvalidOption, *_all_of(Unavailable))}
