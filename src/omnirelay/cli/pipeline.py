@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from omnirelay.cli.ending import EXIT_FAILED, BadAddress, CommandFailed, JsonFlag, print_json
+from omnirelay.cli.pipeline_archive import archive
 from omnirelay.cli.pipeline_audit import audit
 from omnirelay.cli.pipeline_lineage import lineage
 from omnirelay.cli.pipeline_places import MasterFlag
@@ -258,6 +259,7 @@ def _camel(values: dict[str, Any]) -> dict[str, Any]:
     return named
 
 
+app.command("archive")(archive)
 app.command("audit")(audit)
 app.command("replay")(replay)
 app.command("report")(report)
