@@ -131,7 +131,7 @@ def stream(
         int | None, typer.Option(min=1, help="Events in one micro-batch at most.")
     ] = None,
     checkpoint: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Spark's own; else in the target.")
+        str | None, typer.Option(metavar="FOLDER", help="Spark's own; else in the folder --to.")
     ] = None,
     archive: ArchiveFlag = None,
     shards: ShardsFlag = None,
@@ -145,8 +145,12 @@ def stream(
     json: JsonFlag = False,
 ) -> None:
     """Follow the journals until stopped; the same tables, by the same steps, as `run` makes."""
+    from omnirelay.pipeline.catalog import catalog_of
+
     if master.startswith("sc://"):
         raise CommandFailed("a stream is driven from here, not over Spark Connect: use `run`")
+    if checkpoint is None and catalog_of(to) is not None:
+        raise BadAddress(f"{to} is no folder that Spark's checkpoint could be in: --checkpoint")
     options = _source(urls, archive=archive, shards=shards, token=token)
     if rows_per_batch is not None:
         options["rows_per_batch"] = str(rows_per_batch)

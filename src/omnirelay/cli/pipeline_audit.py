@@ -56,11 +56,11 @@ def _audited(session: "SparkSession", places: list[str], folder: str | None) -> 
     from omnirelay.pipeline.audit import audit as prove
     from omnirelay.pipeline.audit_evidence import evidence_of_places, evidence_of_tables
     from omnirelay.pipeline.audit_report import keep
-    from omnirelay.pipeline.delta import DeltaTables
+    from omnirelay.pipeline.opening import open_tables
 
     if folder is None:
         return prove(session, evidence_of_places(session, places))
-    tables = DeltaTables(session, folder)
+    tables = open_tables(session, folder)
     found = prove(session, evidence_of_tables(tables))
     keep(tables, found)
     return found

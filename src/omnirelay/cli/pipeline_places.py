@@ -21,7 +21,12 @@ FromFlag = Annotated[
     typer.Option("--from", metavar="URL", help="A journal: sqlite:///path.", show_default=False),
 ]
 TablesFlag = Annotated[
-    str | None, typer.Option(metavar="FOLDER", help="The pipeline's tables.", show_default=False)
+    str | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="The pipeline's tables; or delta:catalog.schema, iceberg:catalog.schema.",
+        show_default=False,
+    ),
 ]
 MasterFlag = Annotated[
     str,

@@ -8,17 +8,15 @@ from omnirelay.model.errors import InvalidOption, Unavailable
 from omnirelay.pipeline.address import absolute, is_node, is_store, open_journal
 from omnirelay.pipeline.archive_reading import archived_events, look_through
 from omnirelay.pipeline.audit import Evidence
-from omnirelay.pipeline.datasets import LEASE_EVENTS, QUARANTINED
+from omnirelay.pipeline.datasets import LEASE_EVENTS, QUARANTINED, Tables
 from omnirelay.stores.highwater import peek
 from omnirelay.stores.sqlite import mark_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from omnirelay.pipeline.delta import DeltaTables
 
-
-def evidence_of_tables(tables: "DeltaTables") -> Evidence:
+def evidence_of_tables(tables: Tables) -> Evidence:
     """Raises Unavailable if there is no table of events."""
     events = tables.read(LEASE_EVENTS.name)
     if events is None:

@@ -8,12 +8,10 @@ import msgspec
 
 from omnirelay.pipeline.audit import CLEAN, Audited, Finding, ShardSeen
 from omnirelay.pipeline.checks import CHECKS
-from omnirelay.pipeline.datasets import Change, Commit, Dataset
+from omnirelay.pipeline.datasets import Change, Commit, Dataset, Tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from omnirelay.pipeline.delta import DeltaTables
 
 KIND = "audit"
 
@@ -40,7 +38,7 @@ RUNS = Dataset(
 )
 
 
-def keep(tables: "DeltaTables", audited: Audited, fence: int = 0) -> None:
+def keep(tables: Tables, audited: Audited, fence: int = 0) -> None:
     """Findings first: a run that is there has all of its own."""
     if audited.findings:
         rows = [_finding_row(audited.run_id, one) for one in audited.findings]
@@ -64,9 +62,7 @@ def _finding_row(run_id: str, one: Finding) -> tuple[Any, ...]:
     return (run_id, one.check, one.severity, *place, one.message)
 
 
-def _append(
-    tables: "DeltaTables", dataset: Dataset, rows: list[tuple[Any, ...]], fence: int
-) -> None:
+def _append(tables: Tables, dataset: Dataset, rows: list[tuple[Any, ...]], fence: int) -> None:
     session: SparkSession = tables.session
     frame = session.createDataFrame(rows, dataset.columns).coalesce(1)
     base = tables.snapshot(dataset)

@@ -1,6 +1,7 @@
 """What Spark says of an error of ours: a worker's comes as text inside a trace."""
 
 import re
+from collections.abc import Iterator
 
 from omnirelay.model.errors import InvalidArgument, InvalidOption, OmniRelayError, Unavailable
 
@@ -23,8 +24,11 @@ def away_of(error: BaseException) -> Unavailable | None:
     return meant if isinstance(meant, Unavailable) else None
 
 
-def _all_of(kind: type[OmniRelayError]) -> list[type[OmniRelayError]]:
-    return [kind, *(one for below in kind.__subclasses__() for one in _all_of(below))]
+def _all_of(kind: type[OmniRelayError]) -> Iterator[type[OmniRelayError]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from _all_of(below)
 
 
-_KINDS = {one.__name__: one for one in (InvalidArgument, InvalidOption, *_all_of(Unavailable))}
+_TOLD: list[type[OmniRelayError]] = [InvalidArgument, InvalidOption, *_all_of(Unavailable)]
+_KINDS = {kind.__name__: kind for kind in _TOLD}
