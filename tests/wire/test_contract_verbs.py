@@ -1,6 +1,5 @@
 """Every verb of a real node over every wire: what is promised of it, and what it refuses."""
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -8,7 +7,6 @@ import pytest
 from omnirelay.lease.answers import LeaseResponse
 from omnirelay.lease.options import QueueOptions
 from omnirelay.mesh import wire
-from omnirelay.model import limits
 from omnirelay.model.errors import (
     Backpressure,
     DeadlineExceeded,
@@ -16,7 +14,6 @@ from omnirelay.model.errors import (
     InvalidPayload,
     OmniRelayError,
     QueueFull,
-    ResourceExhausted,
     SequenceConflict,
     StaleToken,
     TooLarge,
@@ -315,32 +312,6 @@ async def test_dead_letters_are_listed_brought_back_and_dropped(call: Caller) ->
     lease = await call.lease()
     assert lease.payload.resource_id == "a"
     assert lease.attempt == 2
-
-
-async def test_a_reader_keeps_its_place_at_the_node(opened: Node, call: Caller) -> None:
-    await call.enqueue("a")
-    ask = wire.PositionRequest("lake")
-    assert (await call("position", ask)).sequence is None
-    assert (await call("position", wire.PositionRequest("lake", 1))).sequence == 1
-    assert (await call("position", wire.PositionRequest("lake", 0))).sequence == 1
-    assert (await call("position", ask)).sequence == 1
-    shown = await asyncio.to_thread(opened.shards[NAMESPACE].followers)
-    assert [(one.name, one.position, one.sequence_lag) for one in shown] == [("lake", 1, 1)]
-    assert (await call("position", wire.PositionRequest("lake", forget=True))).sequence is None
-    assert await asyncio.to_thread(opened.shards[NAMESPACE].followers) == []
-
-
-async def test_a_reader_is_refused_that_is_nameless_the_nodes_own_or_one_too_many(
-    call: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("", "mirror:eu", "region:primary"):
-        with pytest.raises(InvalidArgument):
-            await call("position", wire.PositionRequest(name, 1))
-    monkeypatch.setattr(limits, "READERS_MAX", 1)
-    await call("position", wire.PositionRequest("lake", 1))
-    with pytest.raises(ResourceExhausted, match="forget some"):
-        await call("position", wire.PositionRequest("sea", 1))
-    assert (await call("position", wire.PositionRequest("lake", 2))).sequence == 2
 
 
 async def test_nothing_to_lease_is_no_error(call: Caller) -> None:
