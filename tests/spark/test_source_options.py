@@ -64,7 +64,6 @@ URL = {"url": "sqlite:////j.db"}
         ({**URL, "rows_per_partition": "-5"}, "rows_per_partition"),
         ({**URL, "consumer": " "}, "consumer"),
         ({**URL, "consumer": "x" * 513}, "consumer"),
-        ({"url": "http://h:1", "consumer": "c"}, "consumer"),
         ({**URL, "archive": ""}, "archive"),
         ({**URL, "token": ""}, "token"),
         ({**URL, "view": "tables"}, "view"),

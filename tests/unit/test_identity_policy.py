@@ -40,6 +40,7 @@ VERBS = {
     "deadLetters": "bo",
     "redrive": "o",
     "purge": "o",
+    "position": "bo",
 }
 LETTERS = {Role.PRODUCER: "p", Role.WORKER: "w", Role.OBSERVER: "b", Role.OPERATOR: "o"}
 

@@ -194,6 +194,9 @@ class NoQueue:
     def events(self, after: int, *, follow: bool) -> AsyncGenerator[Event]:
         raise AssertionError("nothing is read here")
 
+    async def position(self, reader: str, sequence: int | None, *, forget: bool) -> int | None:
+        raise AssertionError("nothing is kept here")
+
 
 async def test_a_node_serves_what_producers_and_workers_ask_for_without_a_task() -> None:
     """Middleware that brings the tasks back would be correct, and slower."""

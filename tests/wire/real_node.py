@@ -47,6 +47,7 @@ ANSWERS: dict[str, type[Any]] = {
     "deadLetters": wire.DeadLettersResponse,
     "redrive": wire.CountResponse,
     "purge": wire.CountResponse,
+    "position": wire.PositionResponse,
 }
 
 

@@ -50,8 +50,8 @@ def _of_scalar(described: inspect.Type) -> st.SearchStrategy[Any]:
             return st.binary(max_size=64)
         case inspect.DateTimeType():
             return st.datetimes(timezones=st.just(UTC))
-        case inspect.StrType(max_length=most):
-            return st.text(max_size=min(most or 16, 16))
+        case inspect.StrType(min_length=fewest, max_length=most):
+            return st.text(min_size=fewest or 0, max_size=min(most or 16, 16))
         case inspect.IntType(ge=low, le=high):
             return st.integers(
                 -_INT64 if low is None else low, _INT64 - 1 if high is None else high

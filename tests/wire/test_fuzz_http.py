@@ -17,7 +17,7 @@ from tests.wire.node_apart import NodeApart
 
 VERBS = (
     "enqueue enqueueBatch lease leaseBatch heartbeat heartbeatBatch complete completeBatch fail "
-    "release drain restore stats inspect deadLetters redrive purge events"
+    "release drain restore stats inspect deadLetters redrive purge position events"
 )
 EXAMPLES = 18
 WAITING = ("lease", "leaseBatch", "events")

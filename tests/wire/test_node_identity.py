@@ -57,6 +57,7 @@ REQUESTS: dict[str, msgspec.Struct] = {
     "deadLetters": wire.DeadLettersRequest(),
     "redrive": wire.DeadSelection(),
     "purge": wire.DeadSelection(),
+    "position": wire.PositionRequest("lake"),
 }
 
 
@@ -381,3 +382,13 @@ async def test_anonymous_callers_are_let_in_where_roles_say_so(guard: Guard) -> 
         await call.enqueue("a")
         with pytest.raises(PermissionDenied):
             await call.lease()
+
+
+async def test_a_reader_of_events_moves_no_position_but_its_own(opened: Node, guard: Guard) -> None:
+    for who, sequence in ((OBSERVER, 1), (OPERATOR, 7)):
+        async with caller(opened, "stream", headers=guard.headers(who)) as call:
+            await call("position", wire.PositionRequest("lake", sequence))
+    async with caller(opened, "stream", headers=guard.headers(OBSERVER)) as call:
+        assert (await call("position", wire.PositionRequest("lake"))).sequence == 1
+    shown = await asyncio.to_thread(opened.shards[NAMESPACE].followers)
+    assert [one.name for one in shown] == ["lake@olga", "lake@otto"]

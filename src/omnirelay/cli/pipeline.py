@@ -1,11 +1,13 @@
 """`omnirelay pipeline`: journals into tables, and what is asked of them."""
 
 import signal
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from omnirelay.cli.ending import EXIT_FAILED, BadAddress, CommandFailed, JsonFlag, print_json
+from omnirelay.cli.pipeline_archive import archive
 from omnirelay.cli.pipeline_audit import audit
 from omnirelay.cli.pipeline_lineage import lineage
 from omnirelay.cli.pipeline_places import MasterFlag, ShardsFlag, TokenFlag
@@ -123,7 +125,7 @@ def stream(
         int | None, typer.Option(min=1, help="Events in one micro-batch at most.")
     ] = None,
     checkpoint: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Spark's own; else in the target.")
+        str | None, typer.Option(metavar="FOLDER", help="Spark's own; else in the folder --to.")
     ] = None,
     archive: ArchiveFlag = None,
     shards: ShardsFlag = None,
@@ -137,8 +139,12 @@ def stream(
     json: JsonFlag = False,
 ) -> None:
     """Follow the journals until stopped; the same tables, by the same steps, as `run` makes."""
+    from omnirelay.pipeline.catalog import catalog_of
+
     if master.startswith("sc://"):
         raise CommandFailed("a stream is driven from here, not over Spark Connect: use `run`")
+    if checkpoint is None and catalog_of(to) is not None:
+        raise BadAddress(f"{to} is no folder that Spark's checkpoint could be in: --checkpoint")
     options = _source(urls, archive=archive, shards=shards, token=token)
     if rows_per_batch is not None:
         options["rows_per_batch"] = str(rows_per_batch)
@@ -153,6 +159,7 @@ def stream(
                 checkpoint or f"{tables.root}/{CHECKPOINT}", is_once=once, interval_s=interval
             ),
             lambda made: _say(made, json=json),
+            lambda line: print(f"omnirelay: {line}", file=sys.stderr),
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: following.stop())
@@ -247,6 +254,7 @@ def _camel(values: dict[str, Any]) -> dict[str, Any]:
     return named
 
 
+app.command("archive")(archive)
 app.command("audit")(audit)
 app.command("replay")(replay)
 app.command("report")(report)

@@ -67,9 +67,9 @@ def _audited(session: "SparkSession", folder: str) -> "Audited":
     from omnirelay.pipeline.audit import audit as prove
     from omnirelay.pipeline.audit_evidence import evidence_of_tables
     from omnirelay.pipeline.audit_report import keep
-    from omnirelay.pipeline.delta import DeltaTables
+    from omnirelay.pipeline.opening import open_tables
 
-    tables = DeltaTables(session, folder)
+    tables = open_tables(session, folder)
     found = prove(session, evidence_of_tables(tables))
     keep(tables, found)
     return found

@@ -1,6 +1,5 @@
 """What the pipeline's questions share: where to read, and on which Spark."""
 
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnirelay.cli.ending import CommandFailed
-from omnirelay.model.errors import InvalidArgument, InvalidOption, OmniRelayError, Unavailable
+from omnirelay.model.errors import OmniRelayError, Unavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +37,12 @@ TokenFlag = Annotated[
     str | None, typer.Option(envvar="OMNIRELAY_TOKEN", help="Bearer token for nodes.")
 ]
 TablesFlag = Annotated[
-    str | None, typer.Option(metavar="FOLDER", help="The pipeline's tables.", show_default=False)
+    str | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="The pipeline's tables; or delta:catalog.schema, iceberg:catalog.schema.",
+        show_default=False,
+    ),
 ]
 MasterFlag = Annotated[
     str,
@@ -81,14 +85,10 @@ def spark_on(master: str, *, size: "Size" = "many") -> Iterator["SparkSession"]:
 
 
 def meant(said: str) -> OmniRelayError:
-    """An error of ours that a worker of Spark raised comes as text inside a trace."""
-    ours = _OURS.findall(said)
-    if ours:
-        kind, message = ours[-1]
-        return _KINDS.get(kind, CommandFailed)(message)
+    from omnirelay.pipeline.raised import raised_in
+
+    ours = raised_in(said)
+    if ours is not None:
+        return CommandFailed(ours.message) if type(ours) is OmniRelayError else ours
     lines = said.strip().splitlines() or ["it does not say why"]
     return CommandFailed(f"Spark: {lines[0]}")
-
-
-_OURS = re.compile(r"^omnirelay\.model\.errors\.(\w+): (.+)$", re.MULTILINE)
-_KINDS = {one.__name__: one for one in (InvalidArgument, InvalidOption, Unavailable)}

@@ -24,7 +24,7 @@ def report(
 ) -> None:
     """Draw the tables: one page, no network, for any browser and for print."""
     from omnirelay.model.ports import SystemClock
-    from omnirelay.pipeline.delta import DeltaTables
+    from omnirelay.pipeline.opening import open_tables
     from omnirelay.pipeline.report import write_report
     from omnirelay.pipeline.report_gather import resource_of
 
@@ -32,7 +32,7 @@ def report(
     folder = tables or default_tables()
     with spark_on(master) as session:
         made = write_report(
-            DeltaTables(session, folder), out, place=folder, clock=SystemClock(), resource=chosen
+            open_tables(session, folder), out, place=folder, clock=SystemClock(), resource=chosen
         )
     if json:
         print_json(made)

@@ -11,8 +11,6 @@ from omnirelay.model.errors import OmniRelayError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pyspark.sql import SparkSession
-
     from omnirelay.pipeline.datasets import Tables
     from omnirelay.pipeline.hold import Hold
     from omnirelay.pipeline.session import Size
@@ -33,6 +31,7 @@ def target(
 
     from omnirelay.pipeline.catalog import catalog_of
     from omnirelay.pipeline.hold import Hold
+    from omnirelay.pipeline.opening import open_tables
 
     # Whoever has the target is named in one line, by us; the queue's own words are not wanted too.
     logging.getLogger("omnirelay").addHandler(logging.NullHandler())
@@ -47,7 +46,7 @@ def target(
         if not master.startswith("sc://"):
             session.sparkContext.setLogLevel("FATAL")
         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-        yield _tables(session, root), hold
+        yield open_tables(session, root), hold
 
 
 def size_ahead(options: dict[str, str], root: str, limit: int | None) -> "Size":
@@ -64,14 +63,6 @@ def size_ahead(options: dict[str, str], root: str, limit: int | None) -> "Size":
     after = positions_at(f"{root}/{LEASE_EVENTS.layer}/{LEASE_EVENTS.name}")
     new, total = work_ahead(options, after, limit)
     return size_of(new=new, total=total)
-
-
-def _tables(session: "SparkSession", root: str) -> "Tables":
-    from omnirelay.pipeline.catalog import CatalogTables, catalog_of
-    from omnirelay.pipeline.delta import DeltaTables
-
-    catalog = catalog_of(root)
-    return DeltaTables(session, root) if catalog is None else CatalogTables(session, *catalog)
 
 
 @contextmanager

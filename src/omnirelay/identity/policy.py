@@ -45,7 +45,7 @@ _WORKING: Final = frozenset(
         "stats",
     }
 )
-_OBSERVING: Final = frozenset({"stats", "inspect", "events", "deadLetters"})
+_OBSERVING: Final = frozenset({"stats", "inspect", "events", "position", "deadLetters"})
 _OPERATING: Final = _OBSERVING | {"drain", "restore", "redrive", "purge"}
 _REPLICATING: Final = frozenset(
     {

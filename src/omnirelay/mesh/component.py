@@ -31,6 +31,10 @@ class Queue(Protocol):
 
     def events(self, after: int, *, follow: bool) -> AsyncGenerator[Event]: ...
 
+    async def position(self, reader: str, sequence: int | None, *, forget: bool) -> int | None:
+        """How far a reader of the journal is that runs elsewhere; None if it is not known. With a
+        sequence it is that far from now on, and pruning waits for it."""
+
 
 class Component:
     """Belongs to the event loop that it is made on."""

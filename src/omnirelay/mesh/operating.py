@@ -20,6 +20,7 @@ from omnirelay.mesh.component import Component, peer_of
 from omnirelay.mesh.translate import inspect_response, stats_response
 from omnirelay.model import limits
 from omnirelay.model.errors import InvalidArgument
+from omnirelay.model.items import ANONYMOUS
 from omnirelay.rpc.meta import RequestMeta
 
 
@@ -114,6 +115,18 @@ class Operating:
             peer_id=peer_of(meta),
         )
         return wire.CountResponse((await self._component.one(command, Count)).count)
+
+    async def position(
+        self, meta: RequestMeta, request: wire.PositionRequest
+    ) -> wire.PositionResponse:
+        """Where callers are proved a reader is its principal's own: nobody moves that of another
+        ahead, so that what it has not read is pruned."""
+        is_nobody = meta.principal == ANONYMOUS
+        reader = request.reader if is_nobody else f"{request.reader}@{meta.principal}"
+        found = await self._component.queue.position(
+            reader, request.sequence, forget=request.forget
+        )
+        return wire.PositionResponse(found)
 
     def events(self, meta: RequestMeta, request: wire.EventsRequest) -> AsyncGenerator[Event]:
         after = max(0, request.from_ - 1)

@@ -175,6 +175,14 @@ _VERBS = (
         lambda _, operating: operating.purge,
         "Drop dead letters for good.",
     ),
+    _Verb(
+        "position",
+        wire.PositionRequest,
+        wire.PositionResponse,
+        lambda _, operating: operating.position,
+        "How far a reader of the events is: with a sequence, kept, so that pruning waits for it.",
+        is_idempotent=True,
+    ),
 )
 
 

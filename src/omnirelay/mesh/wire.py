@@ -271,3 +271,18 @@ class EventsRequest(Wire, frozen=True, gc=False, rename={"from_": "from"}):
     """The first sequence wanted; 0 or 1 for all there is."""
     follow: bool = True
     """False: end at the end instead of waiting for more."""
+
+
+class PositionRequest(Wire, frozen=True, gc=False):
+    """Without a sequence it only asks."""
+
+    reader: Annotated[Text, msgspec.Meta(min_length=1)]
+    sequence: Count | None = None
+    """It has read everything up to here; one that would go back stays as it is."""
+    forget: bool = False
+    """It is gone for good, and pruning waits for it no more."""
+
+
+class PositionResponse(Wire, frozen=True, gc=False):
+    sequence: int | None = None
+    """Absent for a reader that is not known."""

@@ -103,6 +103,8 @@ SINK_BATCH_EVENTS_MAX: Final = 1000
 SINK_HELD_EVENTS_MAX: Final = 10_000
 """Events a checkpointing sink holds back while an earlier one is missing."""
 PEER_POSITIONS_MAX: Final = 10_000
+READERS_MAX: Final = 256
+"""Readers of one journal that callers from elsewhere may make pruning wait for."""
 PRUNE_ENVELOPES_MAX: Final = 256
 """Envelopes one pruning step deletes, so that it never holds the writer for long."""
 
@@ -136,6 +138,11 @@ ROW_GROUP_ROWS: Final = 100_000
 ROWS_HERE_MAX: Final = 250_000
 """New events that the driver reads by itself: about as many as two workers of Spark read in that
 time if they are there already; to start them takes as long as to read a million."""
+NODE_RETRY_S: Final = 5.0
+"""How long one question to a node that a pipeline reads is asked again."""
+STREAM_PAUSE_FIRST_S: Final = 0.5
+STREAM_PAUSE_LONGEST_S: Final = 10.0
+"""Between two looks of a stream whether what went away is back."""
 EVENTS_FEW_MAX: Final = 50_000
 """Of all journals of a run: so few that interpreting queries takes less time than compiling them.
 With 5,000 a run of all tables took 12 s instead of 15, with 100,000 the same."""

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from omnirelay.journal.checkpoint import CheckpointStore
 from omnirelay.journal.format import Envelope
 from omnirelay.model.errors import Corrupt, InvalidOption
 from omnirelay.pipeline.decode import Part
+from omnirelay.pipeline.offsets import Places
 from omnirelay.stores.address import masked
 
 if TYPE_CHECKING:
@@ -75,9 +75,8 @@ class JournalAddress(Protocol):
         """Checksum of the envelope that holds the sequence: no two journals share one. None if it
         cannot be told."""
 
-    def positions(self) -> CheckpointStore | None:
-        """Where named readers keep their place so that pruning waits for them; None if the owner
-        of this journal asks nobody."""
+    def positions(self) -> Places:
+        """Where named readers keep their place so that pruning waits for them; to be closed."""
 
     def close(self) -> None: ...
 

@@ -4,30 +4,34 @@ Less than a journal: an event does not carry the envelope it was stored in, the 
 nor how long a lease was asked for, so those columns are null. Where the file can be read, read it.
 """
 
-from collections.abc import Iterator
-from itertools import islice
-from typing import Any
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine, Iterator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, TypeVar
 
-import pyarrow as pa
-
-import omnirelay
-from omnirelay.journal.checkpoint import CheckpointStore
-from omnirelay.journal.events import PROOF, Event, EventItem
+from omnirelay.journal.events import Event
+from omnirelay.mesh import wire
+from omnirelay.model import limits
 from omnirelay.model.errors import OmniRelayError, Unavailable
-from omnirelay.model.items import Payload, to_ms
+from omnirelay.model.items import to_ms
 from omnirelay.pipeline.address import NAMESPACE, Damage, Extent
 from omnirelay.pipeline.decode import Part
-from omnirelay.pipeline.decode_types import TYPES
-from omnirelay.pipeline.schema import VERSION
+from omnirelay.pipeline.decode_events import batch_of_events
+from omnirelay.pipeline.node_positions import NodePositions
+from omnirelay.pipeline.offsets import Places
+from omnirelay.sdk.asking import Asking, Route
+from omnirelay.sdk.connect import route_to
+from omnirelay.sdk.reading import read_events
 
-_ROWS = 4_096
-_OURS = frozenset(["queue.pending", "queue.active", "shard.id", "origin", PROOF])
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-Row = dict[str, Any]  # Any: one row of mixed columns, named and typed by schema.EVENT
+T = TypeVar("T")
+_ROWS = 16_384
 
 
 class NodeAddress:
-    """A shard is a namespace of the node."""
+    """A shard is a namespace of the node. Used from one thread, by one caller at a time."""
 
     def __init__(
         self, url: str, *, token: str | None = None, namespaces: tuple[str, ...] = ()
@@ -35,53 +39,76 @@ class NodeAddress:
         self.url = url
         self._token = token
         self._namespaces = namespaces or (NAMESPACE,)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._askings: dict[str, Asking] = {}
 
-    def _relay(self, shard: str) -> omnirelay.SyncRelay:
-        return omnirelay.connect_sync(self.url, namespace=shard, token=self._token, retry=5.0)
+    def _route(self, shard: str) -> Route:
+        return route_to(self.url, shard, token=self._token)
+
+    def _wait(self, work: Coroutine[None, None, T]) -> T:
+        """Every call is made on one loop, which runs only while somebody waits here."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+        return self._loop.run_until_complete(work)
+
+    async def _asking(self, shard: str) -> Asking:
+        if shard not in self._askings:
+            self._askings[shard] = self._route(shard).asking(limits.NODE_RETRY_S)
+        return self._askings[shard]
 
     def shards(self) -> list[str]:
         return list(self._namespaces)
 
     def extent(self, shard: str) -> Extent:
-        with self._relay(shard) as relay:
-            last = relay.stats().last_sequence
-            # A node does not say where its journal begins; it refuses what it has pruned.
-            low, high = 1, 1 if _is_kept(relay, 1) else last
-            while low < high:
-                middle = (low + high) // 2
-                if _is_kept(relay, middle):
-                    high = middle
-                else:
-                    low = middle + 1
-            return Extent(low, last)
+        return self._wait(self._extent(shard))
+
+    async def _extent(self, shard: str) -> Extent:
+        asking = await self._asking(shard)
+        stats = await asking.ask("stats", wire.StatsRequest(), wire.StatsResponse)
+        assert stats is not None, "stats always has an answer"
+        last = stats.last_sequence
+        # A node does not say where its journal begins; it refuses what it has pruned.
+        low, high = 1, 1 if await _is_kept(asking, 1) else last
+        while low < high:
+            middle = (low + high) // 2
+            if await _is_kept(asking, middle):
+                high = middle
+            else:
+                low = middle + 1
+        return Extent(low, last)
 
     def sequence_before(self, shard: str, time_ms: int) -> int:
-        kept = self.extent(shard)
+        return self._wait(self._before(shard, time_ms))
+
+    async def _before(self, shard: str, time_ms: int) -> int:
+        kept, asking = await self._extent(shard), await self._asking(shard)
         low, high = kept.first, kept.last + 1
-        with self._relay(shard) as relay:
-            while low < high:
-                middle = (low + high) // 2
-                event = next(relay.events(middle - 1))
-                if to_ms(event.timestamp) < time_ms:
-                    low = middle + 1
-                else:
-                    high = middle
+        while low < high:
+            middle = (low + high) // 2
+            event = await _first(asking, middle - 1)
+            if event is None:
+                raise _ended(self.url, shard, middle - 1, kept.last)
+            if to_ms(event.timestamp) < time_ms:
+                low = middle + 1
+            else:
+                high = middle
         return low - 1
 
-    def read(self, shard: str, part: Part) -> Iterator[pa.RecordBatch]:
+    def read(self, shard: str, part: Part) -> "Iterator[pa.RecordBatch]":
         """Raises Unavailable if the node ends before the part does: rows must not be missing."""
-        schema = pa.schema([(name, TYPES[name]) for name in part.names])
         kinds, last = part.event_types, part.after
-        with self._relay(shard) as relay:
-            events = relay.events(part.after)
+        events = read_events(self._wait(self._asking(shard)), part.after, follow=False)
+        try:
             while last < part.through:
-                held = list(islice(events, min(_ROWS, part.through - last)))
+                held = self._wait(_page(events, min(_ROWS, part.through - last)))
                 if not held:
-                    raise Unavailable(f"{self.url}: {shard} ended at {last}, not {part.through}")
+                    raise _ended(self.url, shard, last, part.through)
                 last = held[-1].sequence_number
-                rows = [row_of(one) for one in held if kinds is None or one.event_type in kinds]
-                if rows:
-                    yield pa.RecordBatch.from_pylist(rows, schema=schema)
+                wanted = held if kinds is None else [e for e in held if e.event_type in kinds]
+                if wanted:
+                    yield batch_of_events(wanted, part.names)
+        finally:
+            self._wait(events.aclose())
 
     def damaged(self, shard: str, after: int, through: int) -> Iterator[Damage]:
         """A node checks what it reads out, and refuses to go on behind damage."""
@@ -90,77 +117,42 @@ class NodeAddress:
     def link(self, shard: str, sequence: int) -> str | None:
         return None
 
-    def positions(self) -> CheckpointStore | None:
-        return None
+    def positions(self) -> Places:
+        return NodePositions(self._route)
 
     def close(self) -> None:
-        """Every reading has a connection of its own."""
+        for asking in self._askings.values():
+            self._wait(asking.close())
+        self._askings.clear()
+        if self._loop is not None:
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
+            self._loop = None
 
 
-def _is_kept(relay: omnirelay.SyncRelay, sequence: int) -> bool:
+def _ended(url: str, shard: str, last: int, through: int) -> Unavailable:
+    return Unavailable(f"{url}: {shard} ended at {last}, not {through}")
+
+
+async def _page(events: AsyncGenerator[Event], count: int) -> list[Event]:
+    page: list[Event] = []
+    async for event in events:
+        page.append(event)
+        if len(page) >= count:
+            break
+    return page
+
+
+async def _first(asking: Asking, after: int) -> Event | None:
+    async with aclosing(read_events(asking, after, follow=False)) as events:
+        return await anext(events, None)
+
+
+async def _is_kept(asking: Asking, sequence: int) -> bool:
     try:
-        next(relay.events(sequence - 1), None)
+        await _first(asking, sequence - 1)
     except OmniRelayError as error:
         if error.status != "DATA_LOSS":
             raise
         return False
     return True
-
-
-def row_of(event: Event) -> Row:
-    token, error, metadata = event.ownership, event.error, event.metadata
-    details = {name: value for name, value in metadata.items() if name not in _OURS}
-    return {
-        "shard": event.shard,
-        "sequence": event.sequence_number,
-        "event_type": event.event_type,
-        "timestamp": event.timestamp,
-        "epoch": event.epoch,
-        "node": event.node,
-        "sequence_id": event.sequence_id,
-        "attempt": event.attempt,
-        "lease_id": None if token is None else token.lease_id,
-        "fence": event.fence,
-        "expires_at": event.expires_at,
-        "peer_id": event.peer_id,
-        "principal": event.principal,
-        "proof": metadata.get(PROOF),
-        **({} if event.payload is None else _payload(event.payload)),
-        "error_message": None if error is None else error.message,
-        "error_code": None if error is None else error.code,
-        "disposition": event.disposition,
-        "details": details or None,
-        "items": None if event.items is None else [_item(item) for item in event.items],
-        "origin": metadata.get("origin") if event.event_type == "EpochStarted" else None,
-        "pending": int(metadata["queue.pending"]),
-        "active": int(metadata["queue.active"]),
-        "schema_version": VERSION,
-    }
-
-
-def _payload(payload: Payload) -> Row:
-    return {name: getattr(payload, name) for name in Payload.__struct_fields__}
-
-
-def _item(item: EventItem) -> Row:
-    token, error = item.last_ownership_token, item.last_error
-    is_whole = item.payload is not None
-    return {
-        **({} if item.payload is None else _payload(item.payload)),
-        "sequence_id": item.sequence_id,
-        "attempt": item.attempt,
-        "enqueued_at": item.enqueued_at,
-        "priority": item.priority if is_whole else None,
-        "available_at": item.available_at,
-        "max_attempts": item.max_attempts,
-        "lease_ms": item.lease_duration_ms,
-        "dead": item.dead_letter if is_whole else None,
-        "origin": item.origin,
-        "error_message": None if error is None else error.message,
-        "error_code": None if error is None else error.code,
-        "last_attempt": None if token is None else token.attempt,
-        "last_lease_id": None if token is None else token.lease_id,
-        "last_fence": None if token is None else token.fence,
-        "fence": item.fence,
-        "expires_at": item.expires_at,
-    }

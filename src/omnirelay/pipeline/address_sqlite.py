@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from omnirelay.journal.checkpoint import CheckpointStore
 from omnirelay.model.errors import InvalidOption
 from omnirelay.pipeline.address import Damage, Extent, Seen, Stored
 from omnirelay.pipeline.decode import Part
+from omnirelay.pipeline.offsets import Places
 from omnirelay.pipeline.quarantine import Inspector, damages, link_in, whole_batches
 from omnirelay.stores.sqlite_file import connect, scalar, translate
 from omnirelay.stores.sqlite_look import shards_of
@@ -135,7 +135,7 @@ class SqliteAddress:
     def link(self, shard: str, sequence: int) -> str | None:
         return link_in(self.seen(shard, sequence - 1, sequence), sequence)
 
-    def positions(self) -> CheckpointStore:
+    def positions(self) -> Places:
         return SqliteCheckpoints(f"{self.url}-positions")
 
     def close(self) -> None:

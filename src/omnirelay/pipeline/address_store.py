@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from omnirelay.journal.backend import JournalReader
-from omnirelay.journal.checkpoint import CheckpointStore
 from omnirelay.model.errors import Corrupt, InvalidOption
 from omnirelay.pipeline.address import NAMESPACE, Damage, Extent, Seen, Stored
 from omnirelay.pipeline.decode import Part
+from omnirelay.pipeline.offsets import Places
 from omnirelay.pipeline.quarantine import Inspector, damages, link_in, whole_batches
 from omnirelay.stores.address import masked
 from omnirelay.stores.registry import open_address
@@ -179,7 +179,7 @@ class StoreAddress:
     def link(self, shard: str, sequence: int) -> str | None:
         return link_in(self.seen(shard, sequence - 1, sequence), sequence)
 
-    def positions(self) -> CheckpointStore:
+    def positions(self) -> Places:
         return open_address(self.url, self._names[0]).checkpoints
 
     def close(self) -> None:

@@ -5,12 +5,12 @@ prune what is archived: the position `archive` is one that pruning waits for.
 """
 
 import fcntl
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from omnirelay.journal.format import Envelope
-from omnirelay.model.errors import InvalidOption, Unavailable
+from omnirelay.model.errors import InvalidOption, OtherJournal, Unavailable
 from omnirelay.pipeline.address import Damage, EnvelopeAddress, Seen, check_kept, open_file
 from omnirelay.pipeline.decode import Part
 from omnirelay.pipeline.offsets import hold
@@ -26,6 +26,12 @@ from omnirelay.pipeline.segment import (
 
 CONSUMER = "archive"
 SEGMENT_EVENTS = 100_000
+Note = Callable[[str, int, int], None]
+"""Told of a shard how far it is archived, and where it ended when this began."""
+
+
+def _quiet(shard: str, at: int, end: int) -> None:
+    return None
 
 
 def archive_journal(
@@ -35,19 +41,20 @@ def archive_journal(
     shards: tuple[str, ...] | None = None,
     segment_events: int = SEGMENT_EVENTS,
     has_tail: bool = False,
+    note: Note = _quiet,
 ) -> list[Segment]:
     """Write what is not in the archive yet, in segments of at least `segment_events` events (to the
     end of an envelope). What is left at the end waits for more, unless `has_tail`.
 
     Raises Unavailable if another archiver is at work, Corrupt if a stretch was pruned before it
-    was archived.
+    was archived, OtherJournal if the archive holds the past of another journal.
     """
     if segment_events < 1:
         raise InvalidOption(f"segment_events is {segment_events}, must be at least 1")
     written: list[Segment] = []
-    with closing(open_file(url)) as journal:
+    with closing(open_file(url, shards or ())) as journal:
         for shard in shards or journal.shards():
-            writing = _Archiving(journal, shard, Path(folder))
+            writing = _Archiving(journal, shard, Path(folder), note)
             written += writing.run(segment_events, 1 if has_tail else segment_events)
     return written
 
@@ -55,33 +62,37 @@ def archive_journal(
 class _Archiving:
     """One shard of one journal into one archive."""
 
-    def __init__(self, journal: EnvelopeAddress, shard: str, archive: Path) -> None:
+    def __init__(self, journal: EnvelopeAddress, shard: str, archive: Path, note: Note) -> None:
         self._journal = journal
+        self._note = note
         self._shard = shard
         self._archive = archive
+        self._link = ""
+        """Checksum of the last envelope that is archived."""
         self._folder = shard_folder(archive, shard)
-        self._folder.mkdir(parents=True, exist_ok=True)
 
     def run(self, full: int, least: int) -> list[Segment]:
+        kept = self._journal.extent(self._shard)  # before there is a folder: it may be misspelt
+        self._folder.mkdir(parents=True, exist_ok=True)
         with _alone(self._folder):
             sweep(self._folder)
-            kept = self._journal.extent(self._shard)
             known = segments_of(self._archive, self._shard)
             after = known[-1].manifest.last if known else kept.first - 1
             check_kept(self._shard, after, kept)
+            self._link = known[-1].manifest.link if known else ""
+            self._note(self._shard, after, kept.last)
             # From here on pruning waits for the archive, also for its very first segment.
             self._hold(after)
             written: list[Segment] = []
             while (segment := self._next(after, full, least)) is not None:
                 written.append(segment)
-                after = segment.manifest.last
+                after, self._link = segment.manifest.last, segment.manifest.link
                 self._hold(after)
+                self._note(self._shard, after, kept.last)
             return written
 
     def _hold(self, position: int) -> None:
-        store = self._journal.positions()
-        if store is not None:
-            hold(store, CONSUMER, {self._shard: position})
+        hold(self._journal.positions(), CONSUMER, {self._shard: position})
 
     def _next(self, after: int, full: int, least: int) -> Segment | None:
         through = self._journal.extent(self._shard).last
@@ -96,7 +107,11 @@ class _Archiving:
             if stretch.last - after < least:
                 writer.leave()
                 return None
-            return writer.finish(stretch.manifest(self._shard))
+            manifest = stretch.manifest(self._shard)
+            if self._link and manifest.prev and manifest.prev != self._link:
+                why = f"sequence {manifest.first} does not go on from what {self._folder} holds"
+                raise OtherJournal(self._shard, manifest.first, why)
+            return writer.finish(manifest)
         except BaseException:
             writer.leave()
             raise

@@ -8,7 +8,7 @@ from omnirelay.model.errors import InvalidOption, Unavailable
 from omnirelay.pipeline.address import absolute, is_node, is_store, open_journal
 from omnirelay.pipeline.archive_reading import archived_events, look_through
 from omnirelay.pipeline.audit import Evidence
-from omnirelay.pipeline.datasets import LEASE_EVENTS, QUARANTINED
+from omnirelay.pipeline.datasets import LEASE_EVENTS, QUARANTINED, Tables
 from omnirelay.pipeline.segment import archived_shards
 from omnirelay.pipeline.source_options import list_of, parse, source_options
 from omnirelay.stores.highwater import peek
@@ -17,10 +17,8 @@ from omnirelay.stores.sqlite import mark_path
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from omnirelay.pipeline.delta import DeltaTables
 
-
-def evidence_of_tables(tables: "DeltaTables") -> Evidence:
+def evidence_of_tables(tables: Tables) -> Evidence:
     """Raises Unavailable if there is no table of events."""
     events = tables.read(LEASE_EVENTS.name)
     if events is None:

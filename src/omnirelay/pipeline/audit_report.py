@@ -2,17 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from omnirelay.model.limits import AUDIT_COMMITS_MAX
 from omnirelay.pipeline.audit import CLEAN, Audited, Finding, ShardSeen
 from omnirelay.pipeline.checks import CHECKS
-from omnirelay.pipeline.datasets import Change, Commit, Dataset, TableFenced, TableMoved
-
-if TYPE_CHECKING:
-    from omnirelay.pipeline.datasets import Tables
+from omnirelay.pipeline.datasets import Change, Commit, Dataset, TableFenced, TableMoved, Tables
 
 KIND = "audit"
 
@@ -39,7 +36,7 @@ RUNS = Dataset(
 )
 
 
-def keep(tables: "Tables", audited: Audited) -> None:
+def keep(tables: Tables, audited: Audited) -> None:
     """Findings first: a run that is there has all of its own."""
     if audited.findings:
         rows = [_finding_row(audited.run_id, one) for one in audited.findings]
@@ -63,7 +60,7 @@ def _finding_row(run_id: str, one: Finding) -> tuple[Any, ...]:
     return (run_id, one.check, one.severity, *place, one.message)
 
 
-def add_rows(tables: "Tables", dataset: Dataset, rows: list[tuple[Any, ...]]) -> None:
+def add_rows(tables: Tables, dataset: Dataset, rows: list[tuple[Any, ...]]) -> None:
     """To a table of this layer, which is not fenced: an audit holds no lease, and a row that was
     added takes nothing from another. So the fence that maintenance left there stays as it is, and
     whoever was faster is let go first. Any: as the columns are typed."""

@@ -125,13 +125,17 @@ class Journals:
 
         Raises Corrupt if something in between is not kept any more.
         """
-        starts, heads = self._stream().initialOffset(), self._stream().reportLatestOffset()
+        starts, heads = self._stream().initialOffset(), self.heads()
         for shard, first in starts.items():
             if heads.get(shard, 0) > after.get(shard, first):
                 check_kept(shard, after.get(shard, first), Extent(first + 1, heads[shard]))
         begin = {shard: after.get(shard, first) for shard, first in starts.items()}
         end = admitted(begin, heads, rows)
         return begin, {shard: last for shard, last in end.items() if last > begin.get(shard, 0)}
+
+    def heads(self) -> Positions:
+        """How far the journals are now."""
+        return self._stream().reportLatestOffset()
 
     def read(self, after: Positions, upto: Positions, *, view: str = "events") -> "DataFrame":
         archive = self.options.get("archive")

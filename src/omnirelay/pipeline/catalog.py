@@ -4,20 +4,23 @@ Rows are written with DataFrameWriterV2, and what `delta.py` keeps as transactio
 same commit: Delta's `userMetadata`, a property of Iceberg's snapshot. So data and positions are one
 commit here too.
 
-What is not proved: neither format's jars come with our packages, so no test of ours runs this
-against them. And two writers are told apart by looking before the write, not by the write itself:
-the lease must be a mesh's, and between the look and the write it is the format's own conflict
-detection that decides.
+What is not proved: neither format's jars come with our packages, so no test of ours has run the few
+lines of `catalog_formats.py` against them; what is here is run by tests, over Spark's own catalog
+and a format that needs no jars. And two writers are told apart by looking before the write, not by
+the write itself: the lease must be a mesh's, and between the look and the write it is the format's
+own conflict detection that decides.
 """
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from omnirelay.model.errors import InvalidOption
+from omnirelay.pipeline.catalog_formats import FORMATS, Format
 from omnirelay.pipeline.datasets import (
     EVENTS,
     LEASE_EVENTS,
+    QUARANTINED,
     Change,
     Commit,
     Committed,
@@ -28,14 +31,12 @@ from omnirelay.pipeline.datasets import (
     TableFenced,
     TableMoved,
     TableTooNew,
+    all_datasets,
 )
 from omnirelay.pipeline.delta_rows import all_rows, between, open_or_after
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-Format = Literal["delta", "iceberg"]
-_PROPERTY = "omnirelay"
 
 
 @dataclass(frozen=True)
@@ -63,24 +64,30 @@ class Note:
 def catalog_of(address: str) -> tuple[Format, str] | None:
     """`delta:catalog.schema` or `iceberg:catalog.schema`; None for a folder."""
     kind, colon, namespace = address.partition(":")
-    if not colon or kind not in ("delta", "iceberg") or namespace.startswith("//"):
+    if not colon or kind not in FORMATS or namespace.startswith("//"):
         return None
     if not namespace or not all(part.isidentifier() for part in namespace.split(".")):
         raise InvalidOption(f"{address!r}: write {kind}:catalog.schema")
-    return ("delta" if kind == "delta" else "iceberg"), namespace
+    return FORMATS[kind], namespace
 
 
 class CatalogTables:
     """`Tables` over `<namespace>.<table>`."""
 
-    def __init__(self, session: "SparkSession", kind: Format, namespace: str) -> None:
+    def __init__(self, session: "SparkSession", format_: Format, namespace: str) -> None:
         self.session = session
-        self.root = f"{kind}:{namespace}"
-        self._kind = kind
+        self.root = f"{format_.name}:{namespace}"
+        self._format = format_
         self._namespace = namespace
 
+    def names(self) -> list[str]:
+        listed = self.session.sql(f"SHOW TABLES IN {self._namespace}").collect()
+        there = {row["tableName"] for row in listed}
+        return [f"{one.layer}/{one.name}" for one in declared() if one.name in there]
+
     def _name(self, table: str) -> str:
-        return f"{self._namespace}.{table}"
+        """Of a table, also as `names` calls it."""
+        return f"{self._namespace}.{table.rpartition('/')[2]}"
 
     def read(self, name: str) -> "DataFrame | None":
         if not self.session.catalog.tableExists(self._name(name)):
@@ -107,28 +114,25 @@ class CatalogTables:
             raise InvalidOption(f"{self.root} has no table {name} yet")
         return open_or_after(rows, after.positions)
 
+    def positions(self, name: str) -> dict[str, int]:
+        note = self._newest(name)[1]
+        return {} if note is None else note.positions
+
     def snapshot(self, dataset: Dataset) -> Snapshot:
-        if not self.session.catalog.tableExists(self._name(dataset.name)):
-            return Snapshot()
-        commits = self._history(self._name(dataset.name)).collect()
-        version = len(commits)
-        noted = (Note.decode(row["note"]) for row in commits if row["note"] is not None)
-        note = next((found for found in noted if found is not None), None)
+        version, note = self._newest(dataset.name)
         if note is None:
             return Snapshot(version=version)
         if note.schema > dataset.version:
             raise TableTooNew(dataset.name, note.schema, dataset.version)
         return Snapshot(version, note.positions, note.fence)
 
-    def _history(self, table: str) -> "DataFrame":
-        """The commits of a table, the newest first, each with its note."""
-        from pyspark.sql import functions as f
-
-        if self._kind == "iceberg":
-            commits = self.session.table(f"{table}.snapshots").orderBy(f.desc("committed_at"))
-            return commits.selectExpr(f"summary['{_PROPERTY}'] AS note")
-        commits = self.session.sql(f"DESCRIBE HISTORY {table}").orderBy(f.desc("version"))
-        return commits.selectExpr("userMetadata AS note")
+    def _newest(self, table: str) -> tuple[int, Note | None]:
+        """How many commits there are, -1 if there is no table, and the newest note of ours."""
+        if not self.session.catalog.tableExists(self._name(table)):
+            return -1, None
+        commits = self._format.notes(self.session, self._name(table)).collect()
+        noted = (Note.decode(row["note"]) for row in commits if row["note"] is not None)
+        return len(commits), next((found for found in noted if found is not None), None)
 
     def migrate(self, dataset: Dataset, fence: int) -> bool:
         """A table of one's own catalog is altered by its owner."""
@@ -140,7 +144,7 @@ class CatalogTables:
             raise TableFenced(dataset.name, commit.fence, found.fence)
         if found.positions != commit.base.positions:
             raise TableMoved(dataset.name, commit.base.version)
-        self.session.sql(creation(self._kind, self._name(dataset.name), dataset))
+        self.session.sql(creation(self._format.name, self._name(dataset.name), dataset))
         rows = all_rows(dataset, change)
         if rows is None:
             rows = self.session.createDataFrame([], dataset.columns)
@@ -170,21 +174,22 @@ class CatalogTables:
     def _write(self, dataset: Dataset, change: Change, rows: "DataFrame", note: Note) -> None:
         from pyspark.sql import functions as f
 
-        option = "userMetadata" if self._kind == "delta" else f"snapshot-property.{_PROPERTY}"
-        writer = rows.writeTo(self._name(dataset.name)).option(option, note.encode())
+        table, text = self._name(dataset.name), note.encode()
         if change.replace is None and change.rows is None:
-            writer.append()
-            return
-        if dataset.kind != "carry":
-            writer.overwrite(f.lit(True))
-            return
-        if self._kind == "delta":
-            # Delta would have all new rows be open too; closing some is what this is about.
-            check = "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
-            self.session.conf.set(check, "false")
-        writer.overwrite(f.col("state") == "open")
+            self._format.append(rows, table, text)
+        else:
+            is_carry = dataset.kind == "carry"
+            where = f.col("state") == "open" if is_carry else f.lit(True)
+            self._format.overwrite(rows, table, text, where)
 
 
-def creation(kind: Format, table: str, dataset: Dataset) -> str:
+def declared() -> tuple[Dataset, ...]:
+    """Every table that a pipeline and its audits make."""
+    from omnirelay.pipeline.audit_report import FINDINGS, RUNS
+
+    return (LEASE_EVENTS, *all_datasets(), FINDINGS, RUNS, QUARANTINED)
+
+
+def creation(kind: str, table: str, dataset: Dataset) -> str:
     parts = f" PARTITIONED BY ({dataset.partition_by})" if dataset.partition_by else ""
     return f"CREATE TABLE IF NOT EXISTS {table} ({dataset.columns}) USING {kind}{parts}"

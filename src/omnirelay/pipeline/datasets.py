@@ -235,6 +235,12 @@ class Tables(Protocol):
     session: "SparkSession"
     root: str
 
+    def names(self) -> list[str]:
+        """Of the tables that are there, as `layer/table`."""
+
+    def positions(self, name: str) -> dict[str, int]:
+        """How far a table has come, named as here or by `names`."""
+
     def read(self, name: str) -> "DataFrame | None":
         """All rows at the newest version, or None if there is no such table."""
 

@@ -101,26 +101,27 @@ _json = msgspec.json.Encoder()
 
 
 def text_map(path: str) -> Make:
-    def make(turned: Turned, kind: pa.DataType) -> pa.Array:
-        maps = turned.member(path)
-        if not any(maps) and {} not in maps:
-            return pa.nulls(len(maps), kind)
-        names: list[str] = []
-        values: list[str] = []
-        offsets: list[int | None] = []
-        for one in maps:
-            offsets.append(None if one is None else len(names))
-            if one:
-                names += one
-                values += one.values()
-        offsets.append(len(names))
-        return pa.MapArray.from_arrays(
-            pa.array(offsets, pa.int32()),
-            pa.array(names, pa.string()),
-            pa.array(values, pa.string()),
-        )
+    return lambda turned, kind: text_maps(turned.member(path), kind)
 
-    return make
+
+def text_maps(maps: Values, kind: pa.DataType) -> pa.Array:
+    """Dictionaries of text, or None."""
+    if not any(maps) and {} not in maps:
+        return pa.nulls(len(maps), kind)
+    names: list[str] = []
+    values: list[str] = []
+    offsets: list[int | None] = []
+    for one in maps:
+        offsets.append(None if one is None else len(names))
+        if one:
+            names += one
+            values += one.values()
+    offsets.append(len(names))
+    return pa.MapArray.from_arrays(
+        pa.array(offsets, pa.int32()),
+        pa.array(names, pa.string()),
+        pa.array(values, pa.string()),
+    )
 
 
 def refusals(turned: Turned, kind: pa.DataType) -> pa.Array:
@@ -134,13 +135,16 @@ def lags(turned: Turned, kind: pa.DataType) -> pa.Array:
     return pa.array([list(zip(names, one, strict=True)) for one in told], kind)
 
 
-def _lists(groups: Sequence[Values], members: dict[str, pa.Array], count: int) -> pa.Array:
+def listed(groups: Sequence[Values | None], members: dict[str, pa.Array], count: int) -> pa.Array:
     """The `items` column: `members` are those of all groups' items, one after the other."""
-    offsets = np.zeros(len(groups) + 1, np.int32)
-    np.cumsum([len(group) for group in groups], out=offsets[1:])
+    ends = np.cumsum([len(group or ()) for group in groups], dtype=np.int32)
+    starts = np.concatenate([np.zeros(1, np.int32), ends])
+    is_null = np.array([*(group is None for group in groups), False])
     columns = [members.get(f.name, pa.nulls(count, f.type)) for f in ITEM]
     return pa.ListArray.from_arrays(
-        offsets, pa.StructArray.from_arrays(columns, fields=list(ITEM)), type=TYPES["items"]
+        pa.array(starts, pa.int32(), mask=is_null),
+        pa.StructArray.from_arrays(columns, fields=list(ITEM)),
+        type=TYPES["items"],
     )
 
 
@@ -148,7 +152,7 @@ def whole_items(turned: Turned, _kind: pa.DataType) -> pa.Array:
     groups = turned.member("items")
     flat = Turned([item for group in groups for item in group])
     columns = {name: make(flat, ITEM.field(name).type) for name, make in _ITEM.items()}
-    return _lists(groups, columns, flat.count)
+    return listed(groups, columns, flat.count)
 
 
 def beats(turned: Turned, _kind: pa.DataType) -> pa.Array:
@@ -160,20 +164,20 @@ def beats(turned: Turned, _kind: pa.DataType) -> pa.Array:
         "fence": pa.array(fences, pa.int64()),
         "expires_at": times(expiries, ITEM.field("expires_at").type),
     }
-    return _lists(groups, columns, len(flat))
+    return listed(groups, columns, len(flat))
 
 
 def ids(turned: Turned, _kind: pa.DataType) -> pa.Array:
     groups = turned.member("sequence_ids")
     flat = pa.array([number for group in groups for number in group], pa.int64())
-    return _lists(groups, {"sequence_id": flat}, len(flat))
+    return listed(groups, {"sequence_id": flat}, len(flat))
 
 
-def _same(*names: str) -> dict[str, Make]:
+def same(*names: str) -> dict[str, Make]:
     return {name: as_it_is(name) for name in names}
 
 
-_PAYLOAD: dict[str, Make] = {
+PAYLOAD: dict[str, Make] = {
     **{
         name: as_it_is(f"payload.{name}")
         for name in (
@@ -187,16 +191,16 @@ _PAYLOAD: dict[str, Make] = {
     },
     "attributes": text_map("payload.attributes"),
 }
-_ERROR: dict[str, Make] = {
+ERROR: dict[str, Make] = {
     "error_message": as_it_is("error.message"),
     "error_code": as_it_is("error.code"),
 }
-_OWNED = _same("sequence_id", "attempt", "lease_id", "fence", "peer_id", "principal")
-_PROVED = _same("principal", "proof")
-_BY = _same("peer_id", "principal", "proof")
+_OWNED = same("sequence_id", "attempt", "lease_id", "fence", "peer_id", "principal")
+_PROVED = same("principal", "proof")
+_BY = same("peer_id", "principal", "proof")
 _ITEM: dict[str, Make] = {
-    **_PAYLOAD,
-    **_same("sequence_id", "attempt", "priority", "dead", "origin"),
+    **PAYLOAD,
+    **same("sequence_id", "attempt", "priority", "dead", "origin"),
     "enqueued_at": time("enqueued_at"),
     "available_at": time_unless_zero("available_at"),
     "max_attempts": unless_zero("max_attempts"),
@@ -211,8 +215,8 @@ _ITEM: dict[str, Make] = {
 COLUMNS: dict[type[Stored], dict[str, Make]] = {
     EpochStarted: {"origin": as_it_is("origin"), "rules": as_json("rules")},
     Enqueued: {
-        **_PAYLOAD,
-        **_same("sequence_id", "priority", "peer_id", "principal", "proof"),
+        **PAYLOAD,
+        **same("sequence_id", "priority", "peer_id", "principal", "proof"),
         "attempt": always(1),
         "available_at": time_unless_zero("available_at"),
         "max_attempts": unless_zero("max_attempts"),
@@ -220,7 +224,7 @@ COLUMNS: dict[type[Stored], dict[str, Make]] = {
     },
     Granted: {
         **_OWNED,
-        **_same("lease_ms", "proof"),
+        **same("lease_ms", "proof"),
         "expires_at": time("expires_at"),
         "lease_request_id": as_it_is("request_id"),
     },
@@ -229,12 +233,12 @@ COLUMNS: dict[type[Stored], dict[str, Make]] = {
     Failed: {
         **_OWNED,
         **_PROVED,
-        **_ERROR,
+        **ERROR,
         "disposition": as_it_is("disposition"),
         "available_at": time_unless_zero("available_at"),
         "details": text_map("details"),
     },
-    Expired: {**_OWNED, **_ERROR, "disposition": as_it_is("disposition")},
+    Expired: {**_OWNED, **ERROR, "disposition": as_it_is("disposition")},
     Released: {**_OWNED, **_PROVED},
     Drained: {**_BY, "items": whole_items},
     Restored: {**_BY, "items": whole_items, "fence_floor": as_it_is("fence_floor")},
@@ -242,7 +246,7 @@ COLUMNS: dict[type[Stored], dict[str, Make]] = {
     Purged: {**_BY, "items": ids},
     Refused: {
         **_BY,
-        **_same("sequence_id", "attempt", "lease_id"),
+        **same("sequence_id", "attempt", "lease_id"),
         "error_code": as_it_is("code"),
         "details": refusals,
     },

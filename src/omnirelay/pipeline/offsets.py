@@ -1,13 +1,15 @@
 """Positions `{shard: sequence}`: everything up to and including the sequence was read."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from typing import Protocol, TypeVar
 
 import msgspec
 
-from omnirelay.journal.checkpoint import Checkpoint, CheckpointStore
+from omnirelay.journal.checkpoint import Checkpoint
 from omnirelay.model.ports import Clock, SystemClock
 
+T = TypeVar("T")
 Positions = dict[str, int]
 
 
@@ -21,6 +23,19 @@ class Span(msgspec.Struct, frozen=True):
     @property
     def rows(self) -> int:
         return max(0, self.through - self.after)
+
+
+class Places(Protocol):
+    """What of a journal's `CheckpointStore` its readers need, and who keeps them apart from the
+    journal has to offer."""
+
+    async def read(self, name: str, shard: str) -> Checkpoint | None: ...
+
+    async def write(self, checkpoint: Checkpoint) -> None: ...
+
+    async def forget(self, name: str, shard: str) -> None: ...
+
+    async def close(self) -> None: ...
 
 
 def cut(span: Span, rows: int) -> list[Span]:
@@ -45,7 +60,7 @@ def admitted(start: Mapping[str, int], head: Mapping[str, int], rows: int | None
 
 
 def hold(
-    store: CheckpointStore, name: str, positions: Mapping[str, int], clock: Clock | None = None
+    store: Places, name: str, positions: Mapping[str, int], clock: Clock | None = None
 ) -> None:
     """Store how far the named reader is, durably: pruning waits for it from now on. A position
     that would go back is left as it is."""
@@ -54,28 +69,37 @@ def hold(
     async def write() -> None:
         for shard, position in positions.items():
             await store.write(Checkpoint(name, shard, position, {}, at))
-        await store.close()
 
-    asyncio.run(write())
+    _run(store, write())
 
 
-def held(store: CheckpointStore, name: str, shards: list[str]) -> Positions:
+def held(store: Places, name: str, shards: list[str]) -> Positions:
     """Where the named reader is, of the shards that it has read before."""
 
     async def read() -> Positions:
         found = {shard: await store.read(name, shard) for shard in shards}
-        await store.close()
         return {shard: one.position for shard, one in found.items() if one is not None}
 
-    return asyncio.run(read())
+    return _run(store, read())
 
 
-def forget(store: CheckpointStore, name: str, shards: list[str]) -> None:
+def forget(store: Places, name: str, shards: list[str]) -> None:
     """The reader is gone for good: it holds back pruning no more."""
 
     async def drop() -> None:
         for shard in shards:
             await store.forget(name, shard)
-        await store.close()
 
-    asyncio.run(drop())
+    _run(store, drop())
+
+
+def _run(store: Places, work: Coroutine[None, None, T]) -> T:
+    """On a loop of its own, which the store is left on too, whatever happened."""
+
+    async def close_after() -> T:
+        try:
+            return await work
+        finally:
+            await store.close()
+
+    return asyncio.run(close_after())

@@ -63,15 +63,18 @@ class Place:
         if self.tables is None:
             return None
         from omnirelay.pipeline.delta import DeltaTables
+        from omnirelay.pipeline.opening import open_tables
 
-        table = DeltaTables(session, self.tables).open(TABLE)
+        tables = open_tables(session, self.tables)
+        # Where the rows of a catalog's tables lie is its own affair: Spark hands them out.
+        table = tables.open(TABLE) if isinstance(tables, DeltaTables) else None
         return None if table is None else of_table(table)
 
 
 def _of_tables(session: "SparkSession", folder: str) -> "DataFrame":
-    from omnirelay.pipeline.delta import DeltaTables
+    from omnirelay.pipeline.opening import open_tables
 
-    found = DeltaTables(session, folder).read(TABLE)
+    found = open_tables(session, folder).read(TABLE)
     if found is None:
         raise Unavailable(f"{folder} has no table {TABLE}: `omnirelay pipeline run` makes it")
     return found

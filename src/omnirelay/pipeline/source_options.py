@@ -10,7 +10,7 @@ import msgspec
 from omnirelay.model import limits
 from omnirelay.model.errors import InvalidOption
 from omnirelay.model.items import to_ms
-from omnirelay.pipeline.address import absolute, is_node
+from omnirelay.pipeline.address import absolute
 from omnirelay.pipeline.decode import EVENT_TYPES
 from omnirelay.pipeline.quarantine import QUARANTINE
 from omnirelay.pipeline.schema import EVENT
@@ -81,10 +81,6 @@ def _check(options: SourceOptions) -> None:
         raise InvalidOption(f"to_sequence is {last}, before from_sequence {first}")
     if None not in (options.from_ms, options.to_ms) and options.to_ms <= options.from_ms:  # type: ignore[operator]
         raise InvalidOption("to_time is not after from_time; it is the first moment left out")
-    if options.consumer is not None and any(map(is_node, options.urls)):
-        raise InvalidOption(
-            "consumer: a node keeps no position of readers from outside; Spark's checkpoint does"
-        )
     for kind in options.event_types or ():
         if kind not in EVENT_TYPES:
             known = ", ".join(sorted(EVENT_TYPES))

@@ -132,7 +132,5 @@ class Plan(AbstractContextManager["Plan"]):
         assert self._options.consumer is not None
         homes, found = self.homes(), Positions()
         for shard in shards:
-            store = homes[shard].positions()
-            if store is not None:
-                found |= held(store, self._options.consumer, [shard])
+            found |= held(homes[shard].positions(), self._options.consumer, [shard])
         return found

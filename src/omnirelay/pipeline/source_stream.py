@@ -97,6 +97,5 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         homes = plan.homes()
         for shard, position in positions.items():
-            store = homes[shard].positions() if shard in homes else None
-            if store is not None:
-                hold(store, self._options.consumer, {shard: position})
+            if shard in homes:
+                hold(homes[shard].positions(), self._options.consumer, {shard: position})

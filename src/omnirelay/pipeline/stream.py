@@ -7,19 +7,26 @@ nothing, and one whose beginning the tables lack is read from the journals.
 """
 
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Event, Lock
 from typing import TYPE_CHECKING
 
-from omnirelay.model.errors import InvalidOption, OmniRelayError
+import pyarrow.fs as pafs
+
+from omnirelay.model import limits
+from omnirelay.model.errors import InvalidOption, OmniRelayError, Unavailable
 from omnirelay.model.ports import failpoint
 from omnirelay.pipeline.delta_files import file_system
+from omnirelay.pipeline.raised import away_of
 from omnirelay.pipeline.run import FAILURES, Pipeline, RunReport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
+
+log = logging.getLogger(__name__)
 
 CHECKPOINT = "_checkpoint"
 POLL_S = 1
@@ -42,18 +49,38 @@ class StreamOptions:
 
 @dataclass
 class Stream:
-    """One query. `stop` may be called from a signal's handler or another thread."""
+    """`stop` may be called from a signal's handler or another thread."""
 
     pipeline: Pipeline
     options: StreamOptions
     on_report: Callable[[RunReport], None]
+    say: Callable[[str], None] = log.warning
+    """Told what it waits for, and when that is there again."""
     last: RunReport | None = None
     _stopping: Event = field(default_factory=Event)
     _working: Lock = field(default_factory=Lock)
+    _is_ending: bool = False
     _failure: BaseException | None = None
 
     def run(self) -> None:
-        """Until it is stopped, has caught up (`is_once`), or fails: then that error is raised."""
+        """Until it is stopped, has caught up (`is_once`), or fails: then that error is raised. A
+        node or a server that goes away is waited for, once this stream has read from it; one that
+        never answered may be misspelt, and that is an error."""
+        while not self._stopping.is_set():
+            try:
+                self._follow()
+            except FAILURES as error:
+                away = away_of(error)
+                may_wait = not self.options.is_once and has_begun(self.options.checkpoint)
+                if away is None or not may_wait:
+                    raise
+                self._wait_for_journals(away.message)
+            else:
+                return
+
+    def _follow(self) -> None:
+        """One query."""
+        self._failure, self._is_ending = None, False
         query = self._start()
         try:
             while not self._stopping.is_set() and not query.awaitTermination(POLL_S):
@@ -65,12 +92,29 @@ class Stream:
         if self._failure is not None:
             raise self._failure
 
+    def _wait_for_journals(self, why: str) -> None:
+        """Returns when all of them answer again, or it is stopped. Raises HoldLost."""
+        self.say(f"waiting for the journals: {why}")
+        pause_s = limits.STREAM_PAUSE_FIRST_S
+        while not self._stopping.wait(pause_s):
+            self.pipeline.hold.check()
+            try:
+                self.pipeline.intake.journals.heads()
+            except Unavailable as error:
+                if error.message != why:
+                    why = error.message
+                    self.say(f"still waiting for the journals: {why}")
+                pause_s = min(2 * pause_s, limits.STREAM_PAUSE_LONGEST_S)
+            else:
+                self.say("the journals answer again: going on")
+                return
+
     def stop(self) -> None:
         self._stopping.set()
 
     def _end(self, query: "StreamingQuery") -> None:
         """A micro-batch that is under way comes to its end first."""
-        self._stopping.set()
+        self._is_ending = True
         with self._working:
             query.stop()
 
@@ -86,7 +130,7 @@ class Stream:
 
     def _batch(self, rows: "DataFrame", number: int) -> None:
         with self._working:
-            if self._stopping.is_set():
+            if self._stopping.is_set() or self._is_ending:
                 return  # Spark is about to be stopped; what is not done comes again
             try:
                 self._steps(rows, number)
@@ -120,3 +164,9 @@ def offsets_of(checkpoint: str, batch: int) -> dict[str, int] | None:
         return None
     found = json.loads(lines[-1])
     return {str(shard): int(sequence) for shard, sequence in found.items()}
+
+
+def has_begun(checkpoint: str) -> bool:
+    """Whether a stream has ever heard from its journals."""
+    system, path = file_system(checkpoint)
+    return bool(system.get_file_info(pafs.FileSelector(f"{path}/offsets", allow_not_found=True)))

@@ -74,14 +74,8 @@ def connect(
     peer_id = None if peer_id is None else named("peer_id", peer_id)
     if is_node(url):
         _refuse(options=options, keep=keep, require=require)
-        remote = _Remote(
-            url,
-            named("namespace", namespace),
-            headers=_headers(peer_id, token),
-            tls=tls,
-            retry=retry,
-            positions=positions,
-        )
+        route = route_to(url, namespace, token=token, peer_id=peer_id, tls=tls)
+        remote = _Remote(route, retry=retry, positions=positions)
         return Connecting(remote, peer_id=peer_id)
     _refuse(token=token, tls=tls, positions=positions)
     embedded = _Embedded(url, _checked(namespace, options, keep, require))
@@ -106,14 +100,8 @@ def connect_sync(
     link: Link
     if is_node(url):
         _refuse(options=options, keep=keep, require=require)
-        remote = _Remote(
-            url,
-            named("namespace", namespace),
-            headers=_headers(peer_id, token),
-            tls=tls,
-            retry=retry,
-            positions=positions,
-        )
+        route = route_to(url, namespace, token=token, peer_id=peer_id, tls=tls)
+        remote = _Remote(route, retry=retry, positions=positions)
         link = ThreadedLink(remote.make)
     else:
         _refuse(token=token, tls=tls, positions=positions)
@@ -142,6 +130,20 @@ class _Embedded:
         return EmbeddedLink(engine)
 
 
+def route_to(
+    url: str,
+    namespace: str,
+    *,
+    token: str | None = None,
+    peer_id: str | None = None,
+    tls: Tls | None = None,
+) -> Route:
+    """The way to one queue of a node. Raises InvalidOption for what cannot be an address."""
+    clock = SystemClock()
+    open_outbound = opener(url, clock=clock, headers=_headers(peer_id, token), tls=tls)
+    return Route(open_outbound, named("namespace", namespace), clock, chance)
+
+
 def _headers(peer_id: str | None, token: str | None) -> dict[str, str]:
     """What goes with every call. Wires with headers carry no more than printable ASCII in them."""
     given = {"peer_id": peer_id, "token": token}
@@ -159,19 +161,8 @@ def _is_plain(text: str) -> bool:
 class _Remote:
     """Nothing is sent before the first call."""
 
-    def __init__(
-        self,
-        url: str,
-        namespace: str,
-        *,
-        headers: dict[str, str],
-        tls: Tls | None,
-        retry: float,
-        positions: str | None,
-    ) -> None:
-        clock = SystemClock()
-        open_outbound = opener(url, clock=clock, headers=headers, tls=tls)
-        self._route = Route(open_outbound, namespace, clock, chance)
+    def __init__(self, route: Route, *, retry: float, positions: str | None) -> None:
+        self._route = route
         self._retry_s = milliseconds("retry", retry) / 1000
         self._positions = None if positions is None else named("positions", positions)
 

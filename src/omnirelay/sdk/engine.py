@@ -13,7 +13,8 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from omnirelay.journal.backend import Head, JournalReader, JournalSource
-from omnirelay.journal.checkpoint import Apply, CheckpointingSink, CheckpointStore
+from omnirelay.journal.checkpoint import Apply, Checkpoint, CheckpointingSink, CheckpointStore
+from omnirelay.journal.copying import MIRROR, PRIMARY
 from omnirelay.journal.events import Event
 from omnirelay.journal.follower import POLL_S, Follower, FollowerStatus, outside_status, tail
 from omnirelay.lease.options import QueueOptions
@@ -24,7 +25,15 @@ from omnirelay.mesh.office import Rank, ReadByAll, first, newest
 from omnirelay.mesh.rest import run_now
 from omnirelay.mesh.shard import Shard
 from omnirelay.mesh.shard_options import ShardOptions
-from omnirelay.model.errors import Closed, InvalidArgument, OmniRelayError, Recovering, Unavailable
+from omnirelay.model import limits
+from omnirelay.model.errors import (
+    Closed,
+    InvalidArgument,
+    OmniRelayError,
+    Recovering,
+    ResourceExhausted,
+    Unavailable,
+)
 from omnirelay.model.ports import Clock, Ids, RandomIds, SystemClock, stopwatch
 from omnirelay.sdk.shard_thread import shard_thread
 from omnirelay.sdk.threads import LoopThread
@@ -225,6 +234,29 @@ class Engine:
             return [await outside_status(reader, one, self._clock) for one in others]
         finally:
             await reader.close()
+
+    async def position(self, reader: str, sequence: int | None, *, forget: bool) -> int | None:
+        """Asked on any loop; the store is on the followers' thread, and blocks only that.
+
+        Raises InvalidArgument for the name of a reader that runs here."""
+        if reader in self._followers or reader == PRIMARY or reader.startswith(MIRROR):
+            raise InvalidArgument(f"{reader!r} is the name of a reader that the node runs itself")
+        work = self._positioned(reader, sequence, forget=forget)
+        return await asyncio.wrap_future(self._thread_of_followers().start(work))
+
+    async def _positioned(self, reader: str, sequence: int | None, *, forget: bool) -> int | None:
+        store, shard = self._checkpoints, self.shard.name
+        if forget:
+            await store.forget(reader, shard)
+        found = await store.read(reader, shard)
+        if sequence is None or forget:
+            return None if found is None else found.position
+        if found is None and len(await store.readers(shard)) >= limits.READERS_MAX:
+            raise ResourceExhausted(
+                f"{shard} has {limits.READERS_MAX} readers and takes no more: forget some"
+            )
+        await store.write(Checkpoint(reader, shard, sequence, {}, self._clock.wall_ms()))
+        return max(sequence, 0 if found is None else found.position)
 
     async def events(
         self, after: int, *, follow: bool, blocking: bool = False

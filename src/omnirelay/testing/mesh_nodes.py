@@ -52,6 +52,9 @@ class _Queue:
     def events(self, after: int, *, follow: bool) -> AsyncGenerator[Event]:
         raise NotImplementedError
 
+    async def position(self, reader: str, sequence: int | None, *, forget: bool) -> int | None:
+        raise NotImplementedError
+
 
 class SimCluster(Cluster):
     """The real one, over the simulated wire."""

@@ -475,6 +475,22 @@ class CountResponse(_message.Message):
     count: int
     def __init__(self, count: _Optional[int] = ...) -> None: ...
 
+class PositionRequest(_message.Message):
+    __slots__ = ("reader", "sequence", "forget")
+    READER_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    FORGET_FIELD_NUMBER: _ClassVar[int]
+    reader: str
+    sequence: int
+    forget: bool
+    def __init__(self, reader: _Optional[str] = ..., sequence: _Optional[int] = ..., forget: _Optional[bool] = ...) -> None: ...
+
+class PositionResponse(_message.Message):
+    __slots__ = ("sequence",)
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    def __init__(self, sequence: _Optional[int] = ...) -> None: ...
+
 class EventsRequest(_message.Message):
     __slots__ = ("follow",)
     FROM_FIELD_NUMBER: _ClassVar[int]
