@@ -23,6 +23,7 @@ from omnirelay.journal.backend import JournalBackend
 from omnirelay.journal.format import Sealed
 from omnirelay.mesh.rest import run_now
 from omnirelay.model.errors import InvalidArgument, OmniRelayError
+from omnirelay.stores.file_systems import file_system
 from omnirelay.stores.registry import open_address
 from omnirelay.stores.sqlite import SAFE_SQLITE, SqliteJournal
 from omnirelay.stores.sqlite_look import look
@@ -39,7 +40,6 @@ DISK_WANTED_BYTES: Final = 1 << 30
 DISK_LEAST_BYTES: Final = 100 << 20
 SYNC_SLOW_MS: Final = 20.0
 """A commit costs one sync: beyond this a queue does less than fifty a second for a lone caller."""
-_REMOTE_SYSTEMS: Final = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p", "glusterfs")
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -139,10 +139,10 @@ def _check_file(check: str, name: str, path: Path) -> Iterator[Finding]:
             yield Finding(check, BAD, error.message)
     folder = _there(path.parent)
     yield _try_out(check, folder)
-    kind = file_system(folder)
-    if kind in _REMOTE_SYSTEMS:
+    lies_on = file_system(folder)
+    if lies_on.is_remote:
         why = "its locks and syncs are not to be trusted with a journal"
-        yield Finding(check, BAD, f"{folder} is on {kind}: {why}")
+        yield Finding(check, BAD, f"{folder} is on {lies_on.kind}: {why}")
 
 
 def _there(folder: Path) -> Path:
@@ -167,23 +167,6 @@ def _try_out(check: str, folder: Path) -> Finding:
     is_good = stated.survives_power_loss and took_ms < SYNC_SLOW_MS
     said = f"{stated.in_words()}; a synced commit took {took_ms:.1f} ms"
     return Finding(check, GOOD if is_good else WARNING, said)
-
-
-def file_system(folder: Path) -> str | None:
-    """None where the system does not say."""
-    try:
-        lines = Path("/proc/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return None
-    here = str(folder.resolve())
-    found: tuple[str, str | None] = ("", None)
-    for line in lines:
-        fields = line.split()
-        point = fields[1] if len(fields) > 2 else ""
-        is_above = here == point or here.startswith(point.rstrip("/") + "/")
-        if point and is_above and len(point) > len(found[0]):
-            found = (point, fields[2])
-    return found[1]
 
 
 # -- the machine --------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""`file:///dir`, `s3://bucket/prefix`, `gs://bucket/prefix`, `az://account/container/prefix`.
+"""`file:///dir`, `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`.
 
 Credentials and endpoints come from the environment, as obstore takes them (AWS_…, GOOGLE_…,
-AZURE_…); an address holds none.
+AZURE_…, with the account among them); an address holds none.
 """
 
 import json
@@ -25,10 +25,14 @@ def open_bucket(url: str) -> Bucket:
     if "#" in url or "@" in plain:
         raise InvalidOption(f"{scheme}://…: an address holds neither # nor a user or password")
     if scheme == "file":
-        return _files(plain, query)
+        return _files(plain, _survives(plain, query))
     parts = urlsplit(plain)
     if not parts.netloc:
         raise InvalidOption(f"{plain!r} names no bucket: write {scheme}://bucket/prefix")
+    return _cloud(plain, scheme, _survives(plain, query))
+
+
+def _survives(plain: str, query: str) -> str:
     options = dict(parse_qsl(query, keep_blank_values=True))
     survives = options.pop("survives", "")
     if options or survives not in _SURVIVES:
@@ -36,14 +40,14 @@ def open_bucket(url: str) -> Bucket:
             f"{plain}: the only option is survives=power_loss or survives=node_loss; endpoint and "
             f"credentials come from the environment"
         )
-    return _cloud(plain, scheme, survives)
+    return survives
 
 
-def _files(plain: str, query: str) -> Bucket:
+def _files(plain: str, survives: str) -> Bucket:
     folder = unquote(plain.partition("://")[2])
-    if query or not folder.startswith("/") or not folder.strip("/") or "\x00" in folder:
-        raise InvalidOption(f"{plain!r} names no folder: write file:///folder, without options")
-    return FileBucket(os.path.normpath(folder))
+    if not folder.startswith("/") or not folder.strip("/") or "\x00" in folder:
+        raise InvalidOption(f"{plain!r} names no folder: write file:///folder")
+    return FileBucket(os.path.normpath(folder), survives=survives)
 
 
 def _cloud(plain: str, scheme: str, survives: str) -> Bucket:

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from omnirelay.journal.backend import Durability
 from omnirelay.model.errors import DiskFull, InvalidOption, OutcomeUnknown, Unavailable
 from omnirelay.model.ports import failpoint
+from omnirelay.stores.file_systems import file_system
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _HIDDEN = "."
@@ -22,9 +23,11 @@ _numbers = itertools.count()
 class FileBucket:
     name = "file"
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *, survives: str = "") -> None:
+        """`survives` is what the operator says of a file system that does not tell."""
         self.shown = f"file://{folder}"
         self._folder = folder
+        self._survives = survives
 
     def _path(self, key: str) -> str:
         return os.path.join(self._folder, *key.split("/"))
@@ -147,7 +150,14 @@ class FileBucket:
             # Without a sync some could come back after a power cut; whoever deletes allows for it.
 
     async def durability(self) -> Durability:
-        words = "file and folder synced on every append, a local file system, one disk"
+        lies_on = await asyncio.to_thread(file_system, self._folder)
+        if self._survives:
+            words = f"as the address says of {self._folder}"
+            return Durability(True, True, self._survives == "node_loss", words)
+        if lies_on.doubt is not None:
+            words = f"{lies_on.doubt}: add ?survives=power_loss to the address if you know"
+            return Durability(True, False, False, words)
+        words = f"file and folder synced on every append, {lies_on.kind}, one disk"
         return Durability(True, True, False, words)
 
 
