@@ -107,3 +107,11 @@ def gs() -> "Iterator[ObjectServer]":
 
     with gs_server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def az() -> "Iterator[ObjectServer]":
+    from omnirelay.testing.servers_objects import az_server
+
+    with az_server() as server:
+        yield server

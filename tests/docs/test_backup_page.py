@@ -15,6 +15,7 @@ from tests.servers.redis_storage import fresh_prefix
 
 if TYPE_CHECKING:
     from omnirelay.testing.servers_nats import NatsServers
+    from omnirelay.testing.servers_hub import HubHost
     from omnirelay.testing.servers_objects import ObjectServer
     from omnirelay.testing.servers_postgres import PostgresServer
     from omnirelay.testing.servers_valkey import ValkeyServer
@@ -38,7 +39,9 @@ def places(
     nats_one: NatsServers = request.getfixturevalue("nats_one")
     s3: ObjectServer = request.getfixturevalue("s3")
     gs: ObjectServer = request.getfixturevalue("gs")
-    for name, value in {**s3.environment, **gs.environment}.items():
+    az: ObjectServer = request.getfixturevalue("az")
+    hubs: HubHost = request.getfixturevalue("hubs")
+    for name, value in {**s3.environment, **gs.environment, **az.environment}.items():
         monkeypatch.setenv(name, value)
     word = fresh_schema()
     return {
@@ -53,6 +56,11 @@ def places(
         "s3://journals/restored": s3.url(f"{word}-b"),
         "gs://journals/leases": gs.url(f"{word}-a"),
         "gs://journals/restored": gs.url(f"{word}-b"),
+        "az://journals/leases": az.url(f"{word}-a"),
+        "az://journals/restored": az.url(f"{word}-b"),
+        "file:///srv/restored": f"file://{tmp_path}/srv/restored",
+        "hub://hub.example:7401": hubs.fresh(),
+        "hub://other.example:7401": hubs.fresh(),
     }
 
 

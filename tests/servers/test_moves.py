@@ -146,7 +146,7 @@ async def test_a_journal_goes_through_every_store_and_is_the_same_in_the_end(
     other = made(tmp_path / "other.db", items=5)
     wanted = await whole(source)
     assert (wanted.all[0] > 1) == is_pruned
-    for kind in ("postgres", "redis", "nats", "file", "s3", "gs", "sqlite"):
+    for kind in ("postgres", "redis", "nats", "file", "s3", "gs", "az", "hub", "sqlite"):
         target = address(request, kind, tmp_path)
         for name, times in STEPS if is_pruned else STEPS[1:3]:
             with dying_at(name, times), pytest.raises(Interrupted):

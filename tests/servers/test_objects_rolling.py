@@ -32,7 +32,7 @@ ROLL = 4
 SLEEPER = Path(__file__).with_name("sleeper.py")
 
 
-@pytest.fixture(params=["file", "s3", "gs"])
+@pytest.fixture(params=["file", "s3", "gs", "az"])
 def storage(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> ObjectStorage:

@@ -19,7 +19,7 @@ _numbers = count()
 
 
 # It takes the place of the imported one.
-@pytest.fixture(params=[*sorted(SERVED), "nats_one", "nats_three", "s3", "gs"])  # type: ignore[no-redef]
+@pytest.fixture(params=[*sorted(SERVED), "nats_one", "nats_three", "s3", "gs", "az"])  # type: ignore[no-redef]
 async def store(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[CheckpointStore]:

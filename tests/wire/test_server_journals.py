@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _numbers = count()
 
 
-@pytest.fixture(params=[*sorted(SERVED), "nats", "file", "s3", "gs"])
+@pytest.fixture(params=[*sorted(SERVED), "nats", "file", "s3", "gs", "az"])
 def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param in SERVED:
         return SERVED[request.param](request.getfixturevalue)

@@ -1,8 +1,8 @@
-"""Object stores that tests can start: S3 as moto serves it, and a small one that speaks the part of
-Google's XML protocol that obstore uses.
+"""Object stores that tests can start: S3 as moto serves it, and small ones that speak the part of
+Google's XML protocol and of Azure's that obstore uses.
 
-The second is our own, because the emulator on PyPI (gcp-storage-emulator) speaks only the JSON
-protocol, which obstore does not.
+Those are our own: what there is on PyPI for Google speaks only the JSON protocol, which obstore
+does not, and Azurite comes from another registry and wants another language.
 """
 
 import json
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from omnirelay.cli.free_ports import LOOPBACK, free_port
-from omnirelay.testing import google_objects
+from omnirelay.testing.azure_objects import ACCOUNT, KEY
 from omnirelay.testing.servers import CannotStart, Server, own_folder
 
 BUCKET = "journals"
@@ -69,9 +69,24 @@ def gs_server() -> Iterator[ObjectServer]:
         "private_key_id": "",
     }
     environment = {"GOOGLE_SERVICE_ACCOUNT_KEY": json.dumps(account)}
-    program = str(google_objects.__file__)
-    with _running([sys.executable, program, str(port)], port, "gs", environment) as server:
+    with _running(_own("google_objects", port), port, "gs", environment) as server:
         yield server
+
+
+@contextmanager
+def az_server() -> Iterator[ObjectServer]:
+    port = free_port()
+    environment = {
+        "AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT,
+        "AZURE_STORAGE_ACCOUNT_KEY": KEY,
+        "AZURE_STORAGE_ENDPOINT": f"http://{LOOPBACK}:{port}/{ACCOUNT}",
+    }
+    with _running(_own("azure_objects", port), port, "az", environment) as server:
+        yield server
+
+
+def _own(module: str, port: int) -> list[str]:
+    return [sys.executable, "-m", f"omnirelay.testing.{module}", str(port)]
 
 
 @contextmanager
