@@ -1,6 +1,6 @@
 """A mesh of real nodes over one PostgreSQL, which each of them reaches by a link of its own."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,9 +13,9 @@ from omnirelay.testing.servers_postgres import USER, PostgresServer
 def postgres_mesh(
     server: PostgresServer, schema: str, folder: Path, *, nodes: int, epoch_s: float
 ) -> Iterator[ClusterMesh]:
-    def journal(port: int | None) -> str:
-        return f"postgres://{USER}@{LOOPBACK}:{port}/postgres?schema={schema}"
+    def journal(ports: Sequence[int]) -> str:
+        return f"postgres://{USER}@{LOOPBACK}:{ports[0]}/postgres?schema={schema}"
 
-    with cluster_mesh(folder, journal, nodes, epoch_s=epoch_s, store_port=server.port) as mesh:
+    with cluster_mesh(folder, journal, nodes, epoch_s=epoch_s, store_ports=[server.port]) as mesh:
         mesh.start()
         yield mesh

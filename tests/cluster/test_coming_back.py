@@ -51,7 +51,7 @@ async def test_an_owner_that_lost_the_answer_to_an_append_serves_again_at_once(
     mesh: ClusterMesh, postgres: PostgresServer, place: str
 ) -> None:
     owner, journal = await mesh.owner(), postgres.url(place)
-    link = mesh.to_store[mesh.place(owner)]
+    [link] = mesh.store_links_of(owner)
     async with omnirelay.connect(owner.url, retry=60.0) as relay:
         await relay.enqueue("table", "before", request_id="before")
         link.cut(there=False)

@@ -1,7 +1,7 @@
-"""Two nodes whose journal a hub keeps: nodes die, the hub dies, links to it are cut."""
+"""Two nodes whose journal a hub keeps: nodes and the hub die and stop, links are cut and slow."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -23,10 +23,10 @@ def hub() -> Iterator[HubServer]:
 
 @pytest.fixture
 def mesh(hub: HubServer, tmp_path: Path) -> Iterator[ClusterMesh]:
-    def journal(port: int | None) -> str:
-        return f"hub://{LOOPBACK}:{port}"
+    def journal(ports: Sequence[int]) -> str:
+        return f"hub://{LOOPBACK}:{ports[0]}"
 
-    with cluster_mesh(tmp_path, journal, 2, epoch_s=EPOCH_S, store_port=hub.port) as mesh:
+    with cluster_mesh(tmp_path, journal, 2, epoch_s=EPOCH_S, store_ports=[hub.port]) as mesh:
         mesh.start()
         yield mesh
 
@@ -38,7 +38,15 @@ async def kill_the_hub(hub: HubServer, nemesis: Nemesis) -> None:
     await asyncio.to_thread(hub.start_serving)
 
 
-@pytest.mark.timeout(120)
+async def stop_the_hub(hub: HubServer, nemesis: Nemesis) -> None:
+    """It holds every connection and answers none, for longer than an epoch lasts."""
+    nemesis.actions.append("stop the hub")
+    hub.freeze()
+    await asyncio.sleep(1.5 * EPOCH_S)
+    hub.thaw()
+
+
+@pytest.mark.timeout(90)
 async def test_nothing_is_lost_or_doubled_when_nodes_and_their_hub_die(
     mesh: ClusterMesh, hub: HubServer
 ) -> None:
@@ -52,4 +60,20 @@ async def test_nothing_is_lost_or_doubled_when_nodes_and_their_hub_die(
     ]
     traffic, read = await suffer(mesh, nemesis, troubles, hub.url())
     assert len(read.owners) >= 4, "the owner was replaced at least three times"
+    assert not traffic.failed, traffic.failed[:3]
+
+
+@pytest.mark.timeout(90)
+async def test_nothing_is_lost_or_doubled_when_nodes_and_their_hub_stop_or_are_slow(
+    mesh: ClusterMesh, hub: HubServer
+) -> None:
+    nemesis = Nemesis(mesh, epoch_s=EPOCH_S)
+    troubles = [
+        nemesis.stop_the_owner,
+        nemesis.slow_everything_down,
+        lambda: stop_the_hub(hub, nemesis),
+        nemesis.cut_the_owner_off,
+    ]
+    traffic, read = await suffer(mesh, nemesis, troubles, hub.url())
+    assert len(read.owners) >= 3, "the owner was replaced at least twice"
     assert not traffic.failed, traffic.failed[:3]

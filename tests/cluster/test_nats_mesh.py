@@ -1,62 +1,133 @@
-"""Three nodes over three NATS servers: nodes die, pause, and the stream loses its own leader."""
+"""Three nodes over three NATS servers, with links between all of them: nodes die, pause and are cut
+off, and the stream loses its own leader."""
 
 import asyncio
-from collections.abc import Iterator
+import json
+import urllib.request
+from collections.abc import Iterator, Sequence
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-from omnirelay.stores.nats import NatsJournal
-from omnirelay.stores.nats_address import parse
+from omnirelay.testing.cluster_links import links
 from omnirelay.testing.cluster_nemesis import Nemesis
-from omnirelay.testing.cluster_nodes import NAMESPACE, ClusterMesh, cluster_mesh
+from omnirelay.testing.cluster_nodes import ClusterMesh, cluster_mesh
 from omnirelay.testing.cluster_runs import suffer
 from omnirelay.testing.servers_nats import NatsServers, nats_servers
-from tests.servers.test_nats_product import leader_of
 
 EPOCH_S = 2.0
-STREAM = "MESH"
+LOOK_S = 0.1
+_numbers = count()
 
 
-def journal_of(servers: NatsServers) -> str:
-    return servers.url(STREAM, "&replicas=3")
+class Store:
+    """A stream of its own on servers that all tests share."""
+
+    def __init__(self, servers: NatsServers) -> None:
+        self.servers = servers
+        self._stream = f"MESH{next(_numbers)}"
+
+    def url(self, ports: Sequence[int] = ()) -> str:
+        return self.servers.url(self._stream, "&replicas=3", ports=ports)
+
+    async def leader(self, but: str = "") -> str:
+        """As those servers know that are not `but`, which is not it; waits until there is one."""
+        asked = [
+            one for one in self.servers.servers if not but or one is not self.servers.named(but)
+        ]
+        async with asyncio.timeout(60):
+            while True:
+                for server in asked:
+                    name = await asyncio.to_thread(self._leader, server.monitor)
+                    if name not in ("", but):
+                        return name
+                await asyncio.sleep(LOOK_S)
+
+    def _leader(self, monitor: str) -> str:
+        """Asked where it costs a server that has other troubles little."""
+        with urllib.request.urlopen(f"{monitor}/jsz?streams=1", timeout=5) as answer:
+            accounts = json.load(answer).get("account_details", [])
+        streams = [one for account in accounts for one in account.get("stream_detail", [])]
+        clusters = [one["cluster"] for one in streams if one["name"] == self._stream]
+        return str(clusters[0].get("leader", "")) if clusters else ""
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def servers() -> Iterator[NatsServers]:
-    with nats_servers(3) as servers:
+    with links() as between, nats_servers(3, between=between) as servers:
         yield servers
 
 
 @pytest.fixture
-def mesh(servers: NatsServers, tmp_path: Path) -> Iterator[ClusterMesh]:
-    with cluster_mesh(tmp_path, lambda _: journal_of(servers), 3, epoch_s=EPOCH_S) as mesh:
+def store(servers: NatsServers) -> Store:
+    return Store(servers)
+
+
+@pytest.fixture
+def mesh(store: Store, tmp_path: Path) -> Iterator[ClusterMesh]:
+    ports = store.servers.ports
+    with cluster_mesh(tmp_path, store.url, 3, epoch_s=EPOCH_S, store_ports=ports) as mesh:
         mesh.start()
         yield mesh
 
 
-async def kill_the_streams_leader(servers: NatsServers, nemesis: Nemesis) -> None:
-    journal = NatsJournal(parse(journal_of(servers)), NAMESPACE)
-    await journal.open()
-    name = await leader_of(journal)
-    await journal.close()
+async def kill_the_streams_leader(store: Store, nemesis: Nemesis) -> None:
+    name = await store.leader()
     nemesis.actions.append(f"kill server {name}")
-    leader = servers.named(name)
+    leader = store.servers.named(name)
     leader.kill()
-    await asyncio.sleep(EPOCH_S)
-    await asyncio.to_thread(leader.start)
+    try:
+        await asyncio.sleep(EPOCH_S)
+    finally:
+        leader.start()  # on this thread: a server dies with the thread that started it
+
+
+async def cut_the_streams_leader(store: Store, nemesis: Nemesis) -> None:
+    """From its fellows: the nodes still reach it, and it must not take what they write."""
+    name = await store.leader()
+    nemesis.actions.append(f"cut server {name} from the others")
+    roads = store.servers.roads_of(name)
+    for road in roads:
+        road.cut()
+    try:
+        await store.leader(but=name)
+    finally:
+        for road in roads:
+            road.heal()
 
 
 @pytest.mark.timeout(150)
 async def test_nothing_is_lost_or_doubled_when_nodes_and_servers_die(
-    mesh: ClusterMesh, servers: NatsServers
+    mesh: ClusterMesh, store: Store
 ) -> None:
     nemesis = Nemesis(mesh, epoch_s=EPOCH_S)
     troubles = [
         nemesis.kill_the_owner,
-        lambda: kill_the_streams_leader(servers, nemesis),
+        lambda: kill_the_streams_leader(store, nemesis),
         nemesis.stop_the_owner,
     ]
-    traffic, read = await suffer(mesh, nemesis, troubles, journal_of(servers))
+    traffic, read = await suffer(mesh, nemesis, troubles, store.url())
+    assert len(read.owners) >= 3, "the owner was replaced at least twice"
+    assert not traffic.failed, traffic.failed[:3]
+
+
+@pytest.mark.timeout(150)
+async def test_nothing_is_lost_or_doubled_when_the_streams_leader_is_cut_off(
+    mesh: ClusterMesh, store: Store
+) -> None:
+    nemesis = Nemesis(mesh, epoch_s=EPOCH_S)
+    troubles = [lambda: cut_the_streams_leader(store, nemesis), nemesis.slow_everything_down]
+    traffic, _ = await suffer(mesh, nemesis, troubles, store.url())
+    assert not traffic.failed, traffic.failed[:3]
+
+
+@pytest.mark.timeout(150)
+async def test_nothing_is_lost_or_doubled_however_the_owner_is_cut_from_the_servers(
+    mesh: ClusterMesh, store: Store
+) -> None:
+    nemesis = Nemesis(mesh, epoch_s=EPOCH_S)
+    troubles = [nemesis.cut_the_owner_from_the_store, nemesis.let_the_store_answer_nobody]
+    traffic, read = await suffer(mesh, nemesis, troubles, store.url())
     assert len(read.owners) >= 3, "the owner was replaced at least twice"
     assert not traffic.failed, traffic.failed[:3]

@@ -1,12 +1,12 @@
 """A mesh that is restarted node by node while it is used, as an upgrade does it."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
 from omnirelay.testing.cluster_nemesis import Nemesis
-from omnirelay.testing.cluster_nodes import NAMESPACE, ClusterMesh, cluster_mesh
+from omnirelay.testing.cluster_nodes import NAMESPACE, cluster_mesh
+from omnirelay.testing.cluster_runs import stopped
 from omnirelay.testing.cluster_traffic import Traffic
 from omnirelay.testing.cluster_verdict import breaches, read_journal
 from omnirelay.testing.servers_postgres import PostgresServer
@@ -30,9 +30,9 @@ async def test_callers_do_not_notice_a_rolling_restart(
             await traffic.goes_on()
             await nemesis.restart_one_by_one()
             await traffic.goes_on()
-        await _stopped(mesh)
+        held = await stopped(mesh)
     read = await read_journal(url, NAMESPACE)
-    found = list(breaches(read, traffic))
+    found = list(breaches(read, traffic, held))
     assert not found, "\n".join(found[:10])
     assert not traffic.failed, traffic.failed[:3]
     waits = [op.returned - op.called for op in traffic.history if op.returned is not None]
@@ -44,8 +44,3 @@ async def test_callers_do_not_notice_a_rolling_restart(
     cut_off = [line for line in lines if CUT_OFF in line and "leaseBatch" not in line]
     # Who waits for work is sent away, and may leave by itself.
     assert not cut_off, "what was under way when a node stopped was passed on in time"
-
-
-async def _stopped(mesh: ClusterMesh) -> None:
-    codes = [await asyncio.to_thread(node.end) for node in mesh.nodes]
-    assert codes == [0, 0, 0]

@@ -8,13 +8,16 @@ import pytest
 
 from omnirelay.journal.events import events_of
 from omnirelay.journal.format import Chain, Envelope, seal
+from omnirelay.lease import image
 from omnirelay.lease.options import Rules
 from omnirelay.lease.records import Completed, Enqueued, EpochStarted, Granted, Record
+from omnirelay.lease.state import QueueState
+from omnirelay.mesh.recovery import replay
 from omnirelay.model.items import Payload
 from omnirelay.testing.checker import Op
 from omnirelay.testing.cluster_links import Link, links
 from omnirelay.testing.cluster_traffic import Traffic
-from omnirelay.testing.cluster_verdict import Read, breaches
+from omnirelay.testing.cluster_verdict import Held, Read, breaches
 
 SHARD = "resourcelease"
 LEASE_ID = "00000000-0000-0000-0000-000000000001"
@@ -61,8 +64,8 @@ def told(*accepted: int) -> Traffic:
     return traffic
 
 
-def rules(read: Read, traffic: Traffic) -> set[str]:
-    return {line.partition(":")[0] for line in breaches(read, traffic)}
+def rules(read: Read, traffic: Traffic, **held: Held) -> set[str]:
+    return {line.partition(":")[0] for line in breaches(read, traffic, held)}
 
 
 async def test_what_is_planted_is_found() -> None:
@@ -75,6 +78,32 @@ async def test_what_is_planted_is_found() -> None:
     assert "A1" in rules(good, told(1, 2))
     unfinished = journal((1, "a", [*EPOCH]), (1, "a", STORY[:2]))
     assert rules(unfinished, told(1)) == {"A1"}
+
+
+async def test_a_reader_who_was_told_something_else_is_found() -> None:
+    read, other = journal((1, "a", [*EPOCH, *STORY])), journal((1, "b", [*EPOCH, *STORY]))
+    traffic = told(1)
+    for url, events, found in (
+        ("behind", read.events[:2], set()),
+        ("level", read.events, set()),
+        ("ahead", [*read.events, other.events[0]], {"J1"}),
+        ("astray", [read.events[0], other.events[1]], {"J1"}),
+    ):
+        traffic.seen = {url: events}
+        assert rules(read, traffic) == found, url
+
+
+async def test_a_node_that_holds_something_else_than_the_journal_is_found() -> None:
+    read = journal((1, "a", [*EPOCH]), (1, "a", STORY))
+    state = QueueState()
+    replay(state, read.envelopes[0])
+    early = image.facts(state).decode()
+    replay(state, read.envelopes[1])
+    late = image.facts(state).decode()
+    assert rules(read, told(1), a=(4, late), b=(1, early)) == set()
+    assert rules(read, told(1), a=(4, early)) == {"J4"}
+    assert rules(read, told(1), a=(3, late)) == {"J4"}, "no append ends there"
+    assert rules(read, told(1), a=(5, late)) == {"J4"}, "the journal ends before"
 
 
 @asynccontextmanager

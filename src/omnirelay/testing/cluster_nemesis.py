@@ -3,12 +3,15 @@
 import asyncio
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
+from omnirelay.testing.cluster_links import Link
 from omnirelay.testing.cluster_nodes import ClusterMesh, ClusterNode
 
-LOOK_S = 0.02
+HOUR_S = 3600.0
+
+Trouble = Callable[[], Awaitable[None]]
 
 
 class Kill(NamedTuple):
@@ -56,45 +59,69 @@ class Nemesis:
     async def cut_the_owner_from_the_store(self) -> None:
         owner = await self.mesh.owner()
         self.actions.append(f"cut {owner.name} from the store")
-        link = self.mesh.to_store[self.mesh.place(owner)]
-        link.cut()
-        try:
-            await self._replaced(owner)
-        finally:
-            link.heal()
+        await self._cut_until_replaced(owner, self.mesh.store_links_of(owner))
 
     async def let_the_store_answer_nobody(self) -> None:
         """What the owner writes arrives, and it does not hear of it."""
         owner = await self.mesh.owner()
         self.actions.append(f"{owner.name} does not hear the store")
-        link = self.mesh.to_store[self.mesh.place(owner)]
-        link.cut(there=False)
+        await self._cut_until_replaced(owner, self.mesh.store_links_of(owner), there=False)
+
+    async def cut_the_owner_off(self) -> None:
+        """From the store, from the other nodes and from its callers; it runs on."""
+        owner = await self.mesh.owner()
+        self.actions.append(f"cut {owner.name} off")
+        await self._cut_until_replaced(owner, self.mesh.all_links_of(owner))
+
+    async def _cut_until_replaced(
+        self, owner: ClusterNode, links: Sequence[Link], *, there: bool = True
+    ) -> None:
+        for link in links:
+            link.cut(there=there)
         try:
             await self._replaced(owner)
         finally:
-            link.heal()
+            for link in links:
+                link.heal()
 
     async def shut_the_owners_door(self) -> None:
         """Other nodes cannot call it; it writes on and stays the owner."""
         owner = await self.mesh.owner()
         self.actions.append(f"nobody reaches {owner.name}")
-        door = self.mesh.doors[self.mesh.place(owner)]
-        door.cut(back=False)
+        roads = self.mesh.roads_to(owner)
+        for road in roads:
+            road.cut(back=False)
         try:
             await asyncio.sleep(self._epoch_s / 2)
         finally:
-            door.heal()
+            for road in roads:
+                road.heal()
 
     async def slow_everything_down(self) -> None:
         self.actions.append("slow links")
-        links = [*self.mesh.doors, *self.mesh.to_store]
-        for link in links:
+        for link in self.mesh.all_links:
             link.slow_down(0.05)
         try:
             await asyncio.sleep(self._epoch_s)
         finally:
-            for link in links:
+            for link in self.mesh.all_links:
                 link.heal()
+
+    async def jump_the_clocks(self) -> None:
+        """The owner's time of day is an hour ahead and then an hour behind; while the others are
+        another hour off, one of them takes over. No lease may end early for it, nor late."""
+        owner = await self.mesh.owner()
+        self.actions.append(f"jump the clock of {owner.name}")
+        try:
+            for off_s in (HOUR_S, -HOUR_S):
+                owner.shift_clock(off_s)
+                await asyncio.sleep(self._epoch_s / 4)
+            for place, node in enumerate(self.mesh.nodes):
+                node.shift_clock((place + 2) * HOUR_S)
+            await self.stop_the_owner()
+        finally:
+            for node in self.mesh.nodes:
+                node.shift_clock(0.0)
 
     async def restart_one_by_one(self) -> None:
         """As an upgrade does, the owner last but one and never two at a time."""
@@ -104,12 +131,23 @@ class Nemesis:
             node.launch()
             await asyncio.to_thread(node.await_ready)
 
-    def troubles(self) -> list[Callable[[], Awaitable[None]]]:
+    def troubles(self) -> list[Trouble]:
         """Those that this mesh can suffer."""
-        always = [self.kill_the_owner, self.stop_the_owner, self.shut_the_owners_door]
-        with_links = [
-            self.cut_the_owner_from_the_store,
-            self.let_the_store_answer_nobody,
+        return [*self.of_nodes(), *(self.of_links() if self.mesh.to_store else ())]
+
+    def of_nodes(self) -> list[Trouble]:
+        return [
+            self.kill_the_owner,
+            self.stop_the_owner,
+            self.jump_the_clocks,
+            self.shut_the_owners_door,
             self.slow_everything_down,
         ]
-        return [*always, *(with_links if self.mesh.to_store else ())]
+
+    def of_links(self) -> list[Trouble]:
+        """For a mesh that reaches its store by links."""
+        return [
+            self.cut_the_owner_from_the_store,
+            self.let_the_store_answer_nobody,
+            self.cut_the_owner_off,
+        ]

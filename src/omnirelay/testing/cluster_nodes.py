@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 
 from omnirelay.cli.free_ports import LOOPBACK, free_port
 from omnirelay.testing.cluster_links import Link, Links, links
+from omnirelay.testing.cluster_process import clock_of, roads_of, state_of
 
 NAMESPACE = "resourcelease"
 START_S = 30.0
@@ -29,6 +30,7 @@ class ClusterNode:
         self.stream = free_port()
         self.http = free_port()
         self.starts = 0
+        self._prefix = folder / name
         self._ready = folder / f"{name}.json"
         self._log = folder / f"{name}.log"
         self._flags = [
@@ -55,7 +57,8 @@ class ClusterNode:
         """Does not wait until it is ready."""
         assert not self.is_running
         self._ready.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "omnirelay.cli", "serve", *self._flags, *more]
+        program = (sys.executable, "-m", "omnirelay.testing.cluster_process", str(self._prefix))
+        command = [*program, "serve", *self._flags, *more]
         clean = {k: v for k, v in os.environ.items() if not k.startswith("OMNIRELAY_")}
         with self._log.open("ab") as log:
             self._child = subprocess.Popen(
@@ -87,6 +90,24 @@ class ClusterNode:
             self._child.wait(START_S)
             self._child = None
 
+    def join(self, roads: Mapping[str, str]) -> None:
+        """Whom it reaches and by which link, from its next start on."""
+        roads_of(self._prefix).write_text(json.dumps(dict(roads)))
+        peers = [word for url in roads for word in ("--peer", url)]
+        self._flags = [*self._flags, "--advertise", self.url, *peers]
+
+    def shift_clock(self, off_s: float) -> None:
+        """What it takes for the time of day jumps, now, by so much from what it is."""
+        path = clock_of(self._prefix)
+        aside = path.with_suffix(".aside")
+        aside.write_text(str(round(off_s * 1000)))
+        aside.replace(path)
+
+    def told_state(self) -> dict[str, tuple[int, str]]:
+        """By namespace what it held when it was last told to stop: the sequence and all facts."""
+        path = state_of(self._prefix)
+        return json.loads(path.read_text()) if path.exists() else {}
+
     def page(self, path: str) -> Any:
         """Any: JSON. Raises OSError if it does not answer."""
         with closing(HTTPConnection(LOOPBACK, self.http, timeout=2)) as connection:
@@ -95,16 +116,47 @@ class ClusterNode:
 
 
 class ClusterMesh:
-    def __init__(self, nodes: list[ClusterNode], doors: list[Link], to_store: list[Link]) -> None:
+    """Whoever calls somebody else does so by a link of its own, which can be cut."""
+
+    def __init__(
+        self, nodes: list[ClusterNode], between: Links, to_store: list[list[Link]]
+    ) -> None:
         self.nodes = nodes
-        self.doors = doors
-        """What other nodes call each of them through."""
         self.to_store = to_store
-        """What each of them reaches the store through, where that is one address."""
+        """What each node reaches the store through, if links lead there: one a server."""
+        self.gates = [between.to(node.stream) for node in nodes]
+        """What callers reach each node through."""
+        self._roads = {
+            (here.name, there.name): between.to(there.stream)
+            for here in nodes
+            for there in nodes
+            if here is not there
+        }
+        for node in nodes:
+            others = (other for other in nodes if other is not node)
+            node.join({one.url: _address(self._roads[node.name, one.name]) for one in others})
 
     @property
     def urls(self) -> list[str]:
-        return [node.url for node in self.nodes]
+        """For callers, each by its gate."""
+        return [_address(gate) for gate in self.gates]
+
+    def roads_to(self, node: ClusterNode) -> list[Link]:
+        """By which other nodes call it."""
+        return [link for (_, there), link in self._roads.items() if there == node.name]
+
+    def all_links_of(self, node: ClusterNode) -> list[Link]:
+        """With callers, other nodes in either direction, and the store."""
+        roads = [link for ends, link in self._roads.items() if node.name in ends]
+        return [self.gates[self.place(node)], *roads, *self.store_links_of(node)]
+
+    def store_links_of(self, node: ClusterNode) -> list[Link]:
+        return self.to_store[self.place(node)] if self.to_store else []
+
+    @property
+    def all_links(self) -> list[Link]:
+        to_store = [link for links in self.to_store for link in links]
+        return [*self.gates, *self._roads.values(), *to_store]
 
     def start(self) -> None:
         for node in self.nodes:
@@ -146,37 +198,26 @@ class ClusterMesh:
 @contextmanager
 def cluster_mesh(
     folder: Path,
-    journal: Callable[[int | None], str],
+    journal: Callable[[Sequence[int]], str],
     count: int,
     *flags: str,
     epoch_s: float = 2.0,
-    store_port: int | None = None,
+    store_ports: Sequence[int] = (),
 ) -> Iterator[ClusterMesh]:
-    """Not started yet. `journal(port)` is its address, by the way of `port` where the store listens
-    on one."""
+    """Not started yet. `journal(ports)` is its address, by the way of `ports` in place of those
+    that the servers of the store listen on."""
+    own = ("--epoch-s", str(epoch_s), *flags)
     with links() as between:
-        nodes, doors, to_store = [], [], []
-        for number in range(count):
-            way = _way(between, store_port)
-            if way is not None:
-                to_store.append(way)
-            own = ("--epoch-s", str(epoch_s), *flags)
-            address = journal(None if way is None else way.port)
-            nodes.append(ClusterNode(f"n{number}", folder, address, own))
-        doors = [between.to(node.stream) for node in nodes]
-        for node, door in zip(nodes, doors, strict=True):
-            others = [other for other in doors if other is not door]
-            peers = [word for one in others for word in ("--peer", _address(one))]
-            node._flags += ["--advertise", _address(door), *peers]
+        ways = [[between.to(port) for port in store_ports] for _ in range(count)]
+        nodes = [
+            ClusterNode(f"n{number}", folder, journal([one.port for one in some]), own)
+            for number, some in enumerate(ways)
+        ]
         try:
-            yield ClusterMesh(nodes, doors, to_store)
+            yield ClusterMesh(nodes, between, ways if store_ports else [])
         finally:
             for node in nodes:
                 node.close()
-
-
-def _way(between: Links, store_port: int | None) -> Link | None:
-    return None if store_port is None else between.to(store_port)
 
 
 def _address(link: Link) -> str:

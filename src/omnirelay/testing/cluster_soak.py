@@ -30,12 +30,12 @@ async def one_round(server: PostgresServer, seed: int, count: int, only: str | N
     chance = random.Random(seed)
     place = f"soak_{seed}"
 
-    def journal(port: int | None) -> str:
-        return f"postgres://{USER}@{LOOPBACK}:{port}/postgres?schema={place}"
+    def journal(ports: Sequence[int]) -> str:
+        return f"postgres://{USER}@{LOOPBACK}:{ports[0]}/postgres?schema={place}"
 
     with (
         tempfile.TemporaryDirectory(prefix="omnirelay-cluster-") as folder,
-        cluster_mesh(Path(folder), journal, 3, epoch_s=EPOCH_S, store_port=server.port) as mesh,
+        cluster_mesh(Path(folder), journal, 3, epoch_s=EPOCH_S, store_ports=[server.port]) as mesh,
     ):
         await asyncio.to_thread(mesh.start)
         nemesis = Nemesis(mesh, epoch_s=EPOCH_S)

