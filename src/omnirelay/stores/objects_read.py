@@ -16,7 +16,7 @@ from omnirelay.stores.objects_snapshots import ObjectSnapshots
 PAUSE_MIN_S = 0.02
 PAUSE_MAX_S = 1.0
 _TRIES = 4
-"""Looks at a journal that is being rolled up or pruned meanwhile."""
+"""Looks at a journal that is being rolled up, pruned or written meanwhile."""
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -73,11 +73,18 @@ class ObjectReader:
         return self._floor.pruned + 1
 
     async def read(self, after: int, limit: int) -> list[bytes]:
+        """What is missing is looked for again: a folder that is listed while it grows may show the
+        newer of two objects and not the older."""
+        damage = Corrupt(self.shard, after + 1, "it is gone, or something under way hides it")
         for _ in range(_TRIES):
-            found = await self._read(after, limit)
+            try:
+                found = await self._read(after, limit)
+            except Corrupt as error:
+                damage = error
+                continue
             if found is not None:
                 return found
-        raise Corrupt(self.shard, after + 1, "it is gone, or something under way hides it")
+        raise damage
 
     async def _read(self, after: int, limit: int) -> list[bytes] | None:
         """None: what was listed is elsewhere by now."""
@@ -107,7 +114,7 @@ class ObjectReader:
             if firsts and firsts[0] > after + 1:
                 why = f"it is gone; the journal goes on at {firsts[0]}"
                 raise Corrupt(self.shard, after + 1, why)
-        found = bodies[:limit]
+        found = _unbroken(firsts, bodies)[:limit]
         if found:
             last = outline(found[-1])
             self._ended = 0 if last is None else last.last
@@ -171,3 +178,12 @@ class ObjectReader:
     async def close(self) -> None:
         self._floor, self._head, self._ended = Floor(), (0, Head()), 0
         self._segment = None
+
+
+def _unbroken(firsts: list[int], bodies: list[bytes]) -> list[bytes]:
+    """Up to where one is missing by the names of the rest."""
+    for number, first in enumerate(firsts[1:], start=1):
+        row = outline(bodies[number - 1])
+        if row is not None and first > row.last + 1:
+            return bodies[:number]
+    return bodies
