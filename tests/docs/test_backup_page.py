@@ -14,8 +14,8 @@ from tests.servers.postgres_storage import fresh_schema
 from tests.servers.redis_storage import fresh_prefix
 
 if TYPE_CHECKING:
-    from omnirelay.testing.servers_nats import NatsServers
     from omnirelay.testing.servers_hub import HubHost
+    from omnirelay.testing.servers_nats import NatsServers
     from omnirelay.testing.servers_objects import ObjectServer
     from omnirelay.testing.servers_postgres import PostgresServer
     from omnirelay.testing.servers_valkey import ValkeyServer

@@ -59,11 +59,16 @@ class Traffic:
         return omnirelay.connect(",".join(urls), retry=60.0, namespace=self.namespace)
 
     @asynccontextmanager
-    async def running(self, producers: int = 2, workers: int = 4) -> AsyncGenerator[None]:
-        """Leaving the block ends the producers, and then waits until everything is done."""
+    async def running(
+        self, producers: int = 2, workers: int = 4, *, pause_s: float = _PAUSE_S
+    ) -> AsyncGenerator[None]:
+        """Leaving the block ends the producers, and then waits until everything is done. A
+        producer rests for `pause_s` between two items."""
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
             making = [
-                tasks.create_task(self._produce(await stack.enter_async_context(relay), f"p{n}"))
+                tasks.create_task(
+                    self._produce(await stack.enter_async_context(relay), f"p{n}", pause_s)
+                )
                 for n in range(producers)
                 for relay in [self.connect()]
             ]
@@ -117,14 +122,14 @@ class Traffic:
                 self._is_told.clear()
                 await self._is_told.wait()
 
-    async def _produce(self, relay: Relay, name: str) -> None:
+    async def _produce(self, relay: Relay, name: str, pause_s: float) -> None:
         number = 0
         while not self._enough.is_set():
             await self._enqueue(relay, name, f"{name}-{number}")
             if self._chance.random() < _ASKS_AGAIN:
                 self.repeated["enqueue"] += await self._enqueue(relay, name, f"{name}-{number}")
             number += 1
-            await asyncio.sleep(_PAUSE_S)
+            await asyncio.sleep(pause_s)
 
     async def _enqueue(self, relay: Relay, name: str, item: str) -> bool:
         called = time.monotonic()
