@@ -2,18 +2,37 @@
 
 import asyncio
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from omnirelay.model.errors import Fenced
+from omnirelay.sdk.threads import LoopThread
 from omnirelay.stores.registry import open_address
 from omnirelay.testing.envelopes import Scribe, scan
 from omnirelay.testing.servers_hub import HubHost
+from omnirelay.testing.servers_nats import NatsServers
 from omnirelay.testing.servers_postgres import PostgresServer
+from omnirelay.testing.servers_valkey import ValkeyServer
 from omnirelay.testing.store_suite import SHARD, JournalSuite, Medium
-from tests.servers.hub_storage import HubOnPostgres, HubOnSqlite
+from tests.servers.hub_storage import (
+    HubOnFiles,
+    HubOnNats,
+    HubOnPostgres,
+    HubOnRedis,
+    HubOnSqlite,
+)
 from tests.servers.postgres_storage import fresh_schema
+
+_numbers = count()
+
+
+@pytest.fixture(scope="module")
+def aside() -> Iterator[LoopThread]:
+    thread = LoopThread("behind-the-hub")
+    yield thread
+    thread.stop()
 
 
 class TestHubOnSqlite(JournalSuite):
@@ -38,6 +57,45 @@ class TestHubOnPostgres(JournalSuite):
 
     def make_medium(self, folder: Path) -> HubOnPostgres:
         return HubOnPostgres(self.hubs, self.postgres, folder)
+
+
+class TestHubOnRedis(JournalSuite):
+    @pytest.fixture
+    def medium(self, hubs: HubHost, valkey: ValkeyServer, tmp_path: Path) -> Iterator[Medium]:
+        self.hubs, self.valkey = hubs, valkey
+        medium = self.make_medium(tmp_path)
+        yield medium
+        hubs.close(medium.hub)
+
+    def make_medium(self, folder: Path) -> HubOnRedis:
+        return HubOnRedis(self.hubs, self.valkey, folder)
+
+
+class TestHubOnNats(JournalSuite):
+    @pytest.fixture
+    def medium(
+        self, hubs: HubHost, nats_one: NatsServers, aside: LoopThread, tmp_path: Path
+    ) -> Iterator[Medium]:
+        self.hubs, self.servers, self.aside = hubs, nats_one, aside
+        medium = self.make_medium(tmp_path)
+        yield medium
+        hubs.close(medium.hub)
+
+    def make_medium(self, folder: Path) -> HubOnNats:
+        url = self.servers.url(f"H{next(_numbers)}")
+        return HubOnNats(self.hubs, url, self.aside, folder)
+
+
+class TestHubOnFiles(JournalSuite):
+    @pytest.fixture
+    def medium(self, hubs: HubHost, tmp_path: Path) -> Iterator[Medium]:
+        self.hubs = hubs
+        medium = self.make_medium(tmp_path)
+        yield medium
+        hubs.close(medium.hub)
+
+    def make_medium(self, folder: Path) -> HubOnFiles:
+        return HubOnFiles(self.hubs, folder)
 
 
 async def test_two_hubs_over_one_store_are_kept_apart_by_the_store(
