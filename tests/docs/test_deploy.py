@@ -1,6 +1,7 @@
 """What `deploy/` holds is what a node, systemd, compose and Kubernetes would take."""
 
 import re
+import subprocess
 import tomllib
 from configparser import ConfigParser
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from omnirelay.testing.authority import Authority
+from omnirelay.testing.servers_nats import program as nats_program
 from tests.cli.command import omnirelay as run
 
 ROOT = Path(__file__).parents[2]
@@ -94,6 +96,24 @@ def test_the_servers_of_the_compose_file_sync_and_keep_their_data() -> None:
     assert len({tuple(one["volumes"]) for one in servers.values()}) == len(servers) == 3
     named = {volume.partition(":")[0] for one in servers.values() for volume in one["volumes"]}
     assert named == compose["volumes"].keys()
+
+
+def checked_by_nats(text: str, folder: Path) -> str:
+    """What the server itself says of a configuration, in place of starting with it."""
+    file = folder / "nats.conf"
+    file.write_text(text)
+    words = [nats_program(), "-t", "-c", str(file)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=15, check=False)
+    return "good" if done.returncode == 0 else done.stderr
+
+
+def test_the_servers_take_their_configuration(tmp_path: Path) -> None:
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    written = (DEPLOY / "nats.conf").read_text()
+    assert checked_by_nats(written, tmp_path) == "good"
+    assert checked_by_nats(compose["configs"]["nats"]["content"], tmp_path) == "good"
+    wrong = written.replace("sync_interval", "sync_intervall")
+    assert "sync_intervall" in checked_by_nats(wrong, tmp_path), "what is misspelt is refused"
 
 
 def test_the_image_installs_extras_that_exist() -> None:

