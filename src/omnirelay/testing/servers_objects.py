@@ -12,8 +12,10 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 
 from omnirelay.cli.free_ports import LOOPBACK, free_port
+from omnirelay.testing import azure_objects, google_objects
 from omnirelay.testing.azure_objects import ACCOUNT, KEY
 from omnirelay.testing.servers import CannotStart, Server, own_folder
 
@@ -69,7 +71,7 @@ def gs_server() -> Iterator[ObjectServer]:
         "private_key_id": "",
     }
     environment = {"GOOGLE_SERVICE_ACCOUNT_KEY": json.dumps(account)}
-    with _running(_own("google_objects", port), port, "gs", environment) as server:
+    with _running(_own(google_objects, port), port, "gs", environment) as server:
         yield server
 
 
@@ -81,12 +83,12 @@ def az_server() -> Iterator[ObjectServer]:
         "AZURE_STORAGE_ACCOUNT_KEY": KEY,
         "AZURE_STORAGE_ENDPOINT": f"http://{LOOPBACK}:{port}/{ACCOUNT}",
     }
-    with _running(_own("azure_objects", port), port, "az", environment) as server:
+    with _running(_own(azure_objects, port), port, "az", environment) as server:
         yield server
 
 
-def _own(module: str, port: int) -> list[str]:
-    return [sys.executable, "-m", f"omnirelay.testing.{module}", str(port)]
+def _own(program: ModuleType, port: int) -> list[str]:
+    return [sys.executable, "-m", program.__name__, str(port)]
 
 
 @contextmanager
