@@ -1,7 +1,7 @@
 """An Azure Blob Storage of one process and no disk: put, put only if absent, get, delete in batches
 and list, each signed with the account's key. `python -m omnirelay.testing.azure_objects PORT`.
 
-Azurite answers the same (3.37, tried by hand): 409 where something is there, 404 where nothing is,
+Azurite answers the same (3.35, tried by hand): 409 where something is there, 404 where nothing is,
 202 for a batch, with one answer for each of its parts.
 """
 
