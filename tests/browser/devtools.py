@@ -137,6 +137,12 @@ class Page:
         said = await self.ask("Page.captureScreenshot", captureBeyondViewport=True)
         path.write_bytes(base64.b64decode(said["data"]))
 
+    async def printed(self) -> bytes:
+        """The PDF that the browser's own printing makes of it, on A4."""
+        paper = {"paperWidth": 8.27, "paperHeight": 11.69, "printBackground": True}
+        said = await self.ask("Page.printToPDF", **paper)
+        return base64.b64decode(said["data"])
+
 
 _OVERFLOW = """(() => {
   const width = document.documentElement.clientWidth, out = [];

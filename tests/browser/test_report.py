@@ -1,6 +1,7 @@
 """The report as a real browser shows it: on a phone, on a desk, on paper, in the dark."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,11 @@ VISIBLE = """[...document.querySelectorAll('figure svg[role=img]')].map(one => {
   const box = one.getBoundingClientRect();
   return [one.getAttribute('aria-label') ?? '', box.width, box.height, one.childElementCount];
 })"""
+
+VERDICT = """(() => {
+  const one = document.querySelector('.verdict'), box = one.getBoundingClientRect();
+  return [one.innerText, box.top, box.bottom];
+})()"""
 
 
 @pytest.fixture
@@ -47,6 +53,23 @@ async def test_the_report_fits_shows_every_picture_and_asks_for_nothing(
     assert await page.evaluate("document.title") == "OmniRelay report"
     assert page.complaints == []
     assert page.requests == [report]
+
+
+async def test_the_report_is_printed_on_pages_and_begins_with_the_verdict(
+    browser: Browser, report: str
+) -> None:
+    page = await browser.page(width=720, height=1040, media={"type": "print"})
+    await page.open(report)
+    verdict = await page.evaluate(VERDICT)
+    assert verdict[0].strip(), "it has words"
+    assert 0 < verdict[1] < verdict[2] < 1040, "on the first page"
+    pdf = await page.printed()
+    assert pdf.startswith(b"%PDF-")
+    pages = len(re.findall(rb"/Type /Page\b", pdf))
+    assert pages == max(int(count) for count in re.findall(rb"/Count (\d+)", pdf))
+    assert 2 < pages < 60
+    await page.evaluate("document.querySelector('main').remove()")
+    assert len(re.findall(rb"/Type /Page\b", await page.printed())) < pages
 
 
 async def test_tables_open_and_scroll_within_the_page_on_a_phone(

@@ -5,7 +5,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from omnirelay.pipeline.delta import DeltaTables
+from omnirelay.pipeline.run import run_pipeline
 from omnirelay.pipeline.session import SessionOptions, open_session
+from tests.spark.real_tables import Eventful, rows_of, write_eventful
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,3 +29,16 @@ def spark() -> Iterator["SparkSession"]:
     session = open_session(SessionOptions(master="local[2]", size="few"))
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def eventful(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Eventful:
+    """The journal in which everything happens, and the tables of one run over all of it."""
+    folder = tmp_path_factory.mktemp("eventful")
+    sequences = write_eventful(folder / "leases.db")
+    site = Eventful(f"sqlite:///{folder}/leases.db", sequences, folder / "whole")
+    report = run_pipeline(spark, {"url": site.url}, DeltaTables(spark, str(site.whole)))
+    assert (report.failed, report.quarantined) == ((), 1)
+    site.rows.update(rows_of(site.whole))
+    assert all(site.rows.values()), "a table without rows would prove nothing"
+    return site

@@ -1,4 +1,5 @@
-"""The same tables from a laptop's Spark, a cluster that loses an executor, and Spark Connect."""
+"""The same tables and answers from a laptop's Spark, a cluster that loses an executor, and Spark
+Connect."""
 
 import json
 import os
@@ -11,27 +12,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from deltalake import DeltaTable
 
-from omnirelay.pipeline.datasets import all_datasets
 from omnirelay.pipeline.delta import DeltaTables
 from omnirelay.pipeline.run import run_pipeline
 from omnirelay.pipeline.synth import Plan, synthesize
 from omnirelay.testing.spark_servers import Cluster, cluster, connect_server, light
+from tests.spark.real_tables import Rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(600)
 EVENTS = 400
-READ_BY_EXECUTORS = """
+COMMANDS = """
+import json, sys
 from omnirelay.cli.app import main
 from omnirelay.model import limits
+from omnirelay.pipeline.session import SessionOptions, open_session
 
 limits.ROWS_HERE_MAX = 0
-main()
+session = open_session(SessionOptions(master=sys.argv[1]))
+for words in json.loads(sys.argv[2]):
+    sys.argv = ["omnirelay", "pipeline", *words]
+    try:
+        main()
+    except SystemExit as ended:
+        if ended.code:
+            raise
 """
-Tables = dict[str, list[str]]
+"""Several commands on one session, over so many new events that executors read them."""
 
 
 @pytest.fixture(scope="module")
@@ -42,53 +51,57 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def expected(
-    spark: "SparkSession", journal: str, tmp_path_factory: pytest.TempPathFactory
-) -> Tables:
+def expected(spark: "SparkSession", journal: str, tmp_path_factory: pytest.TempPathFactory) -> Rows:
     target = tmp_path_factory.mktemp("local")
     report = run_pipeline(spark, {"url": journal}, DeltaTables(spark, str(target)))
     assert not report.failed
     return rows_of(target)
 
 
-def rows_of(target: Path) -> Tables:
-    """Every table, each row as text, in order: read without Spark, as somebody else would."""
-    found: Tables = {}
-    for dataset in all_datasets():
-        table = DeltaTable(str(target / dataset.layer / dataset.name)).to_pyarrow_table()
-        named = table.select(sorted(table.column_names)).to_pylist()
-        found[dataset.name] = sorted(json.dumps(row, default=str) for row in named)
-    return found
-
-
-def run_at(master: str, journal: str, target: Path) -> dict[str, Any]:
-    """As a user does, with so many new events that executors read them. Any: what the command
-    prints as JSON."""
-    command = [sys.executable, "-c", READ_BY_EXECUTORS, "pipeline", "run", "--json"]
-    places = ["--from", journal, "--to", str(target), "--master", master]
+def asked_at(master: str, journal: str, folder: Path) -> dict[str, Any]:
+    """Everything that a user asks of a Spark elsewhere. Any: what the commands print as JSON."""
+    target = str(folder / "tables")
+    commands = {
+        "run": ["--from", journal, "--to", target],
+        "audit": ["--tables", target],
+        "replay": ["--tables", target, "--compare", journal],
+        "report": ["--tables", target, "--out", str(folder / "report.html")],
+    }
+    words = [[name, *given, "--master", master, "--json"] for name, given in commands.items()]
     done = subprocess.run(
-        [*command, *places],
+        [sys.executable, "-c", COMMANDS, master, json.dumps(words)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=590,
         check=False,
-        env={**os.environ, **light(target.parent)},
+        env={**os.environ, **light(folder)},
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return dict(zip(commands, said, strict=True))
 
 
-def test_spark_connect_makes_the_same_tables(
-    journal: str, expected: Tables, tmp_path: Path
+def check_said(said: dict[str, Any], folder: Path, expected: Rows) -> None:
+    assert said["run"]["events"] == EVENTS
+    assert rows_of(folder / "tables") == expected
+    assert (said["audit"]["ok"], said["audit"]["events"]) == (True, EVENTS)
+    # The core's own fold of the journal is held against what Spark has rebuilt, field by field.
+    assert said["replay"]["differences"] == []
+    assert "<svg" in (folder / "report.html").read_text()
+    empty = [name for name, rows in said["report"]["pictures"].items() if not rows]
+    assert empty == ["findings"]
+
+
+def test_spark_connect_makes_the_same_tables_and_answers(
+    journal: str, expected: Rows, tmp_path: Path
 ) -> None:
     with connect_server(tmp_path) as url:
-        said = run_at(url, journal, tmp_path / "tables")
-    assert said["events"] == EVENTS
-    assert rows_of(tmp_path / "tables") == expected
+        said = asked_at(url, journal, tmp_path)
+    check_said(said, tmp_path, expected)
 
 
-def test_a_cluster_that_loses_an_executor_makes_the_same_tables(
-    journal: str, expected: Tables, tmp_path: Path
+def test_a_cluster_that_loses_an_executor_makes_the_same_tables_and_answers(
+    journal: str, expected: Rows, tmp_path: Path
 ) -> None:
     with cluster(tmp_path, workers=2) as nodes:
         killed: list[int] = []
@@ -96,13 +109,12 @@ def test_a_cluster_that_loses_an_executor_makes_the_same_tables(
         killer = threading.Thread(target=kill_one, args=(nodes, killed, ended.is_set))
         killer.start()
         try:
-            said = run_at(nodes.url, journal, tmp_path / "tables")
+            said = asked_at(nodes.url, journal, tmp_path)
         finally:
             ended.set()
             killer.join()
     assert killed, "no executor was seen"
-    assert said["events"] == EVENTS
-    assert rows_of(tmp_path / "tables") == expected
+    check_said(said, tmp_path, expected)
 
 
 def kill_one(nodes: Cluster, killed: list[int], is_over: Callable[[], bool]) -> None:

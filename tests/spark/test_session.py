@@ -29,6 +29,13 @@ def test_times_are_utc_and_conditions_are_handed_down(spark: SparkSession) -> No
     assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
 
 
+def test_a_java_for_few_rows_has_room_for_all_that_it_compiles(spark: SparkSession) -> None:
+    assert spark._jvm is not None
+    pools = spark._jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
+    rooms = [pool.getUsage().getMax() for pool in pools if pool.getName().startswith("Code")]
+    assert sum(rooms) >= 240 << 20
+
+
 def test_a_local_session_stays_on_this_machine() -> None:
     assert session._ours(SessionOptions())["spark.driver.host"] == "127.0.0.1"
     assert session._ours(SessionOptions(master="spark://127.0.0.1:7077"))["spark.driver.host"]

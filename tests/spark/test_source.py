@@ -77,11 +77,13 @@ def test_options_and_conditions_narrow_the_read(spark: SparkSession, journal: Pa
     )
     assert sequences(timed) == list(range(6, 16))
     wishes = {"columns": "shard,sequence,event_type,timestamp", "pushdown": "true"}
-    asked = events(spark, journal, **wishes).where(
+    asked = events(spark, journal, **wishes, rows_per_partition=5).where(
         "shard = 'plain' and sequence between 1 and 20 and event_type = 'Enqueue' "
         "and timestamp > '1970-01-01T00:00:01.010Z'"
     )
-    assert sequences(asked) == list(range(6, 21))
+    # Four partitions are planned, from 0 on: of all events, those of `plain` would begin at 4.
+    found = asked.selectExpr("sequence", "spark_partition_id() AS place").collect()
+    assert sorted(map(tuple, found)) == [(one, (one - 1) // 5) for one in range(6, 21)]
 
 
 def test_a_frame_that_is_used_twice_is_whole_both_times(spark: SparkSession, journal: Path) -> None:

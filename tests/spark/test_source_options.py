@@ -20,7 +20,9 @@ from pyspark.sql.datasource import (
 
 from omnirelay.model.errors import Corrupt, InvalidOption, Unavailable
 from omnirelay.pipeline.address import Extent, check_kept, open_journal
+from omnirelay.pipeline.archive import archive_journal
 from omnirelay.pipeline.offsets import Span, admitted, cut
+from omnirelay.pipeline.source import NarrowingReader
 from omnirelay.pipeline.source_filters import Bounds, bounds_of
 from omnirelay.pipeline.source_options import parse
 from omnirelay.pipeline.source_plan import Plan
@@ -185,6 +187,75 @@ def test_conditions_on_time_never_cut_a_row_that_belongs() -> None:
     for time in (at, elsewhere):
         bounds = bounds_of([GreaterThan(("timestamp",), time), LessThan(("timestamp",), time)])
         assert (bounds.from_ms, bounds.to_ms) == (1769846400122, 1769846400125)
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Two shards of 20 envelopes with five events each, at 1010, 1020, … ms after 1970."""
+    path = tmp_path_factory.mktemp("journal") / "j.db"
+    for shard in ("a", "b"):
+        scribe = Scribe(shard)
+        append(path, [scribe.seal(5) for _ in range(20)])
+    return str(path)
+
+
+def at(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+@pytest.mark.parametrize(
+    ("filters", "planned", "read"),
+    [
+        ([], {"a": (0, 100), "b": (0, 100)}, 200),
+        ([EqualTo(("shard",), "b")], {"b": (0, 100)}, 100),
+        ([EqualTo(("shard",), "z")], {}, 0),
+        ([GreaterThan(("sequence",), 42)], {"a": (42, 100), "b": (42, 100)}, 116),
+        (
+            [In(("sequence",), (3, 9)), In(("shard",), ("a",))],
+            {"a": (2, 9)},
+            7,
+        ),
+        # By envelopes of ten milliseconds: those of one moment are five events.
+        ([EqualTo(("timestamp",), at(1050))], {"a": (20, 25), "b": (20, 25)}, 10),
+        ([LessThan(("timestamp",), at(1030))], {"a": (0, 15), "b": (0, 15)}, 30),
+        ([GreaterThanOrEqual(("timestamp",), at(1190))], {"a": (90, 100), "b": (90, 100)}, 20),
+        # A type is no place in a journal: everything is looked at, and the one epoch is a row.
+        ([EqualTo(("event_type",), "EpochStarted")], {"a": (0, 100), "b": (0, 100)}, 2),
+    ],
+)
+def test_conditions_narrow_the_plan_and_the_rows_that_a_task_gives_out(
+    journal: str, filters: list[Filter], planned: dict[str, tuple[int, int]], read: int
+) -> None:
+    """Spark filters what it is given once more, so only what it is given shows the difference."""
+    names = ("sequence", "shard", "event_type")
+    reader = NarrowingReader(parse({"url": journal, "rows_per_partition": "30"}), names)
+    assert reader.pushFilters(filters) == filters
+    partitions = reader.partitions()
+    spans = [part.value.span for part in partitions]
+    assert all(span.rows <= 30 for span in spans)
+    found: dict[str, tuple[int, int]] = {}
+    for span in spans:
+        low, high = found.get(span.shard, (span.after, span.through))
+        found[span.shard] = (min(low, span.after), max(high, span.through))
+    assert found == planned
+    assert sum(span.rows for span in spans) == sum(high - low for low, high in planned.values())
+    batches = [batch for part in partitions for batch in reader.read(part)]
+    assert sum(batch.num_rows for batch in batches) == read
+    assert all(tuple(batch.schema.names) == names for batch in batches)
+
+
+def test_an_archive_is_narrowed_to_the_segments_and_columns_that_are_wanted(
+    journal: str, tmp_path: Path
+) -> None:
+    archive_journal(journal, tmp_path, shards=("a",), segment_events=25)
+    reader = NarrowingReader(parse({"url": journal, "archive": str(tmp_path)}), ("sequence",))
+    reader.pushFilters([EqualTo(("shard",), "a"), GreaterThan(("sequence",), 60)])
+    partitions = reader.partitions()
+    segments = [part.value.segment for part in partitions]
+    assert [segment.manifest.first for segment in segments] == [51, 76]
+    (first, *_) = reader.read(partitions[0])
+    assert first.schema.names == ["sequence"]
+    assert first["sequence"].to_pylist() == list(range(61, 76))
 
 
 # -- positions ----------------------------------------------------------------------------------

@@ -12,8 +12,9 @@ from omnirelay.mesh.shard_options import ShardOptions
 from omnirelay.model import limits
 from omnirelay.model.errors import NotOwner, OmniRelayError, Recovering
 from omnirelay.stores.memory import MemoryJournal, MemoryMedium
+from omnirelay.testing.clock import HandClock
 from omnirelay.testing.envelopes import Scribe
-from tests.unit.served import CountedIds, HandClock
+from tests.unit.served import CountedIds
 
 SHARD = "orders"
 

@@ -13,6 +13,7 @@ from omnirelay.lease.options import QueueOptions
 from omnirelay.lease.state import QueueState
 from omnirelay.mesh.calls import Call, LeaseCall, Leases, Outcome
 from omnirelay.mesh.desk import Desk
+from omnirelay.mesh.driven import DrivenShard
 from omnirelay.mesh.driver import LoopDriver
 from omnirelay.mesh.hall import Hall
 from omnirelay.mesh.turn import Turn
@@ -188,6 +189,7 @@ async def test_an_enqueue_whose_caller_left_while_it_waited_is_not_made(engine: 
 
 
 async def test_a_driver_may_be_offered_to_from_any_thread(engine: Engine) -> None:
+    assert isinstance(engine.shard, DrivenShard)
     driver = LoopDriver(engine.shard, asyncio.get_running_loop())
     answers = Answers()
     await asyncio.to_thread(driver.offer, Call([work("a")], answers))

@@ -266,12 +266,13 @@ class DeltaTables:
         if not set(commit.positions) <= names:
             listed = json.dumps(sorted(names | set(commit.positions)))
             table.alter.set_table_properties({SHARDS: listed}, raise_if_not_exists=False)
+            failpoint("pipeline.after_shards")
             table = self.open(dataset) or table
         return table
 
     def _create(self, dataset: Dataset) -> DeltaTable:
         properties = CommitProperties(app_transactions=[Transaction(SCHEMA, dataset.version)])
-        return DeltaTable.create(
+        created = DeltaTable.create(
             self.address(dataset),
             Schema.from_json(self.struct(dataset.columns).json()),
             mode="ignore",
@@ -281,6 +282,8 @@ class DeltaTables:
             storage_options=self._storage,
             commit_properties=properties,
         )
+        failpoint("pipeline.after_creation")
+        return created
 
     def struct(self, columns: str) -> "StructType":
         if columns not in self._structs:

@@ -1,0 +1,152 @@
+"""The pipeline's own tables, killed at every step of every one of them: what is there in the end is
+what one run that nobody interrupted makes."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+
+from omnirelay.model.ports import set_failpoint
+from omnirelay.pipeline.audit_report import RUNS
+from omnirelay.pipeline.datasets import Dataset
+from omnirelay.pipeline.delta import DeltaTables
+from omnirelay.pipeline.run import run_pipeline
+from omnirelay.pipeline.run_record import Recorded
+from omnirelay.testing.failpoints import VARIABLE
+from omnirelay.testing.nodes import ProcessDied
+from omnirelay.testing.spark_servers import light
+from tests.spark.real_tables import DAMAGED, NAMES, Eventful, rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from omnirelay.pipeline.datasets import Change, Commit, Committed
+
+pytestmark = pytest.mark.timeout(300)
+WRITING = ("after_write", "before_commit", "after_commit")
+MAKING = ("after_creation", "after_shards", "after_commit")
+FIRST = str(DAMAGED[1] + 5)
+"""Up to which sequence of each shard the tables are made before they are moved on."""
+Place = tuple[str, str]
+"""A table and a point on the way to one of its commits."""
+
+
+class DyingTables(DeltaTables):
+    """Dies at each of these places, which is then one less."""
+
+    def __init__(self, session: "SparkSession", root: Path, left: set[Place]) -> None:
+        super().__init__(session, str(root))
+        self._left = left
+        self._committing: list[str] = []
+        set_failpoint(self._met)
+
+    def commit(self, dataset: Dataset, change: "Change", commit: "Commit") -> "Committed":
+        self._committing.append(dataset.name)
+        done = super().commit(dataset, change, commit)
+        self._committing.pop()
+        return done
+
+    def _met(self, name: str) -> None:
+        if not self._committing:
+            return
+        place = (self._committing[-1], name.removeprefix("pipeline."))
+        if place in self._left:
+            self._left.remove(place)
+            raise ProcessDied
+
+
+@pytest.fixture(autouse=True)
+def leave_nothing_armed() -> Iterator[None]:
+    yield
+    set_failpoint(None)
+
+
+def survive(tables: Callable[[], DyingTables], options: dict[str, str]) -> int:
+    """Run again after each death, one table after the other, until one run comes to its end; how
+    often it died."""
+    deaths = 0
+    while True:
+        dying = tables()
+        try:
+            report = run_pipeline(dying.session, options, dying, lanes=1)
+        except ProcessDied:
+            deaths += 1
+        else:
+            assert not report.failed
+            return deaths
+
+
+def test_a_run_that_died_at_every_step_of_every_table_makes_the_tables_of_one_that_did_not(
+    spark: "SparkSession", eventful: Eventful, tmp_path: Path
+) -> None:
+    """First on the way from nothing to a table, then from one state of it to the next."""
+    left = {(name, point) for name in NAMES for point in MAKING}
+    left |= {("quarantined", point) for point in WRITING}
+    places = len(left)
+    options = {"url": eventful.url}
+
+    def dying() -> DyingTables:
+        return DyingTables(spark, tmp_path, left)
+
+    assert survive(dying, {**options, "to_sequence": FIRST}) == places
+    left = {(name, point) for name in NAMES if name != "quarantined" for point in WRITING}
+    places = len(left)
+    assert survive(dying, options) == places
+    assert rows_of(tmp_path) == eventful.rows
+
+
+def test_a_run_that_died_beside_its_line_in_the_table_of_runs_leaves_one_or_none(
+    spark: "SparkSession", eventful: Eventful, tmp_path: Path
+) -> None:
+    def run(left: set[Place], limit: int | None) -> list[int]:
+        tables = DyingTables(spark, tmp_path, left)
+        with suppress(ProcessDied), Recorded(tables) as recorded:
+            recorded.by(
+                run_pipeline(spark, {"url": eventful.url}, tables, limit=limit, datasets=())
+            )
+        assert not left
+        told = DeltaTable(tmp_path / RUNS.layer / RUNS.name).to_pyarrow_table()["events"]
+        return sorted(told.to_pylist())
+
+    told = [run({(RUNS.name, point)}, 20) for point in ("after_creation", *WRITING)]
+    assert told == [[], [], [], [20]]
+    events = len(eventful.rows["lease_events"])
+    assert run(set(), None) == [20, events - 4 * 20]
+    assert rows_of(tmp_path)["lease_events"] == eventful.rows["lease_events"]
+
+
+KILLED = """
+import os
+from omnirelay.cli.app import main
+from omnirelay.testing.failpoints import arm_from_env
+
+arm_from_env(os.environ)
+main()
+"""
+
+
+@pytest.mark.timeout(600)
+def test_a_stream_killed_twice_on_its_way_goes_on_where_it_was(
+    eventful: Eventful, tmp_path: Path
+) -> None:
+    target = tmp_path / "lake"
+    command = [sys.executable, "-c", KILLED, "pipeline", "stream", "--once", "--master", "local[2]"]
+    command += ["--from", eventful.url, "--to", str(target)]
+    command += ["--rows-per-batch", str(eventful.sequences // 2 + 1)]
+    here = {**os.environ, **light(tmp_path)}
+    # In the middle of the first micro-batch's tables, and before Spark notes that it is done.
+    for point in (f"before_commit=kill@{len(NAMES) // 2}", "before_checkpoint=kill"):
+        killed = {**here, VARIABLE: f"pipeline.{point}"}
+        died = subprocess.run(command, env=killed, capture_output=True, check=False)
+        assert died.returncode == -signal.SIGKILL, died.stderr.decode()[-2000:]
+    assert rows_of(target) != eventful.rows
+    last = subprocess.run(command, env=here, capture_output=True, check=False)
+    assert last.returncode == 0, last.stderr.decode()[-2000:]
+    assert rows_of(target) == eventful.rows
