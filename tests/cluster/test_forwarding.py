@@ -14,6 +14,7 @@ from omnirelay.model.items import Payload, Token
 from omnirelay.node.node import Node
 from omnirelay.rpc.headers import FORWARDED
 from omnirelay.testing.raw_http import RawHttp
+from omnirelay.transports.stream_inbound import StreamInbound
 from tests.cluster.pairs import pair, roles, until
 from tests.wire.real_node import DUPLEX_WIRES, JSON, WIRES, Caller, caller, post, said
 from tests.wire.test_contract_streams import Shift
@@ -132,3 +133,15 @@ async def shown(opened: Node, name: str) -> Any:
     """Any: JSON."""
     async with RawHttp(opened.urls["http"]) as raw:
         return said(await raw.ask("GET", f"/omnirelay/control/{name}"))
+
+
+async def test_calls_that_are_passed_on_share_one_connection_to_the_owner(tmp_path: Path) -> None:
+    async with pair(tmp_path) as nodes, caller(nodes.follower, "stream") as call:
+        (door,) = (one for one in nodes.owner._inbounds if isinstance(one, StreamInbound))
+        before = len(door.traffic.members)  # the other node's questions have one of their own
+        await call.enqueue("first")
+        with_one = set(door.traffic.members)
+        await asyncio.gather(*(call.enqueue(f"t{number}") for number in range(20)))
+        await call.enqueue("last")
+        assert len(with_one) == before + 1
+        assert door.traffic.members == with_one

@@ -19,6 +19,7 @@ from omnirelay.cli.demo_proof import (
     Refusal,
     Witnessed,
     prove,
+    prove_kills,
 )
 from omnirelay.cli.demo_screen import PlainScreen, Screen
 from omnirelay.journal.events import Event
@@ -219,3 +220,16 @@ def test_the_board_knows_who_holds_what(capsys: pytest.CaptureFixture[str]) -> N
     assert board.holdings == {}
     screen.moved()
     assert "== stage 1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("gaps_ms", "holds"),
+    [
+        ([4_000], True),
+        ([2_100, 5_900], True),
+        ([4_100, 4_200], False),
+        ([2_100, 2_200, 6_100], False),
+    ],
+)
+def test_an_owner_that_is_replaced_too_late_breaks_a_proof(gaps_ms: list[int], holds: bool) -> None:
+    assert prove_kills(gaps_ms).holds is holds

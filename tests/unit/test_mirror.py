@@ -20,6 +20,7 @@ from omnirelay.testing.clock import HandClock
 from omnirelay.testing.envelopes import Scribe, scan
 
 SHARD = "orders"
+Rival = tuple[int, str]
 NAME = "mirror:there"
 OPTIONS = MirrorOptions(beat_ms=5, keep_ms=5, hold_ms=60_000, retain_ms=0)
 
@@ -55,6 +56,7 @@ class Pair:
         self.bell = self.journal.medium.bell
         self.clock = MovingClock()
         self.is_ours = True
+        self.rivals: list[Rival] = []
         self.mirror = self.another()
 
     def another(self) -> Mirror:
@@ -66,6 +68,7 @@ class Pair:
             bell=Bell(),
             clock=self.clock,
             is_ours=lambda: self.is_ours,
+            on_rival=lambda one: self.rivals.append((one.epoch, one.node)),
             options=OPTIONS,
         )
 
@@ -180,7 +183,40 @@ async def test_a_newer_epoch_in_the_mirror_stops_it_and_nothing_else(pair: Pair)
     assert "stopped: shard orders: another journal is there" in (status.last_error or "")
     assert "epoch 2" in (status.last_error or "")
     assert pair.target.medium.lasts[-1] == theirs.last, "nothing was written over it"
+    assert pair.rivals == [(2, "node-2")]
+    assert (await _stopped(pair)).rivals[1:] == pair.rivals[:1], "the next owner learns it too"
+
+
+async def test_a_region_that_went_on_alone_learns_that_its_mirror_was_promoted(pair: Pair) -> None:
+    """Both have begun an epoch of the same number since, as a restart does."""
+    await pair.write(3)
+    async with running(pair.mirror):
+        await pair.until_level()
+        await pair.until(lambda: (at := pair.position()) is not None and at.position == 6)
+    promoted, own = pair.scribe.rival(epoch=2), pair.scribe.rival(epoch=2)
+    for journal, scribe, count in ((pair.target, promoted, 1), (pair.journal, own, 4)):
+        sealed = scribe.seal(count)
+        await journal.append(sealed, expected=sealed.first - 1)
+    assert (await _stopped(pair)).rivals == [(2, "node-2")]
+
+
+async def test_a_target_that_was_never_this_mirrors_takes_no_queue_away(pair: Pair) -> None:
+    await pair.write(3)
+    async with running(pair.mirror):
+        await pair.until_level()
+    other = Scribe(SHARD, epoch=9, time=77)
+    pair.target.medium = MemoryMedium()
+    foreign = other.seal(20)
+    await pair.target.append(foreign, expected=0)
+    assert (await _stopped(pair)).rivals == []
     assert pair.position() is None, "pruning does not wait for it"
+
+
+async def _stopped(pair: Pair) -> Pair:
+    """A mirror of the next process has stopped by itself."""
+    async with running(pair.another()) as task:
+        await asyncio.wait_for(task, 10)
+    return pair
 
 
 async def test_a_target_with_another_journal_is_refused(pair: Pair) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from omnirelay.mesh.neighbours import HelloRequest, HelloResponse, Known, Neighbours
+from omnirelay.model import limits
 from omnirelay.model.errors import Unavailable
 from omnirelay.peers.rendezvous import ranked
 from omnirelay.rpc.dispatcher import Dispatcher
@@ -124,6 +125,28 @@ def test_what_is_read_by_all_is_what_the_oldest_that_answers_reads() -> None:
         b.say(format=8, is_leaving=True)
         await here.look_around()
         assert here.read_by_all(SHARD) == 7
+
+    simulated(run())
+
+
+def test_a_node_that_fell_silent_is_still_written_for_but_not_for_ever() -> None:
+    async def run() -> None:
+        a = Other("a", orders=FOLLOWS)
+        a.say(format=2)
+        here = mesh(a)
+        await here.look_around()
+        a.is_silent = True
+        await asyncio.sleep(10 * TTL_MS / 1000)
+        await here.look_around()
+        assert not here.is_answering(here.all[0])
+        assert here.read_by_all(SHARD) == 2, "it may be cut off from here and follow the journal"
+        a.is_silent = False
+        a.say(format=3)
+        await here.look_around()
+        assert here.read_by_all(SHARD) == 3, "it came back upgraded"
+        a.is_silent = True
+        await asyncio.sleep(limits.SILENT_NODE_MS_MAX / 1000 + 1)
+        assert here.read_by_all(SHARD) == sys.maxsize
 
     simulated(run())
 

@@ -101,17 +101,24 @@ def test_a_region_that_was_killed_is_replaced_and_what_was_mirrored_is_there(
             relay.enqueue("table", "new")
         assert standby("complete", token(held)).code == 0, "a holder goes on under its token"
         with running(east, "--node-id", "east", "--mirror", mirror) as back:
-            until(lambda: "stopped" in str(*(s.get("lastError") for s in sinks(back).values())))
+            until(lambda: ready(back)[0] == 503)
             assert "another journal is there" in str(sinks(back))
-            assert ready(back)[0] == 200, "the mirror stopped alone"
-            enqueue(back, "still-takes-work")
-            told: Any = standby("promote", "--json", "--fence-old", back.urls["http"]).json()
-            assert [shard["epoch"] for shard in told["shards"]] == [2], "once is enough"
+            assert "a mirror was promoted" in ready(back)[1]
+            where = f"served by node west at {standby.urls['stream']} since its epoch 2"
+            assert ask(back, f"{PAGE}/region")["role"] == "standby"
             with (
                 omnirelay.connect_sync(back.urls["http"], retry=0) as relay,
-                pytest.raises(Unavailable, match="stands by"),
+                pytest.raises(Unavailable, match=re.escape(where)),
             ):
                 relay.enqueue("table", "no more")
+            told: Any = standby("promote", "--json", "--fence-old", back.urls["http"]).json()
+            assert [shard["epoch"] for shard in told["shards"]] == [2], "once is enough"
+            assert back.stop() == 0
+        with running(east, "--node-id", "east", "--mirror", mirror) as again:
+            assert ready(again)[0] == 503, "a restart does not make it serve"
+            decided = again("promote", "--json", "--accept-loss", "0s").json()
+            assert decided["role"] == "serving"
+            enqueue(again, "an operator outvotes the mirror")
         assert standby("journal", "verify", mirror).code == 0
 
 

@@ -15,7 +15,7 @@ import typer
 from omnirelay.cli.demo_crew import Crew
 from omnirelay.cli.demo_load import Load
 from omnirelay.cli.demo_mesh import EPOCH_S, MeshCrew
-from omnirelay.cli.demo_proof import Proof, Replaced, prove_mesh
+from omnirelay.cli.demo_proof import Proof, Replaced, prove_kills, prove_mesh
 from omnirelay.cli.ending import EXIT_FAILED, CommandFailed, print_json
 from omnirelay.journal.events import Event
 from omnirelay.journal.follower import tail
@@ -26,6 +26,7 @@ NAMESPACE: Final = "resourcelease"
 ITEMS: Final = 100
 """That are done between one act and the next."""
 KILLS: Final = 2
+KILLED: Final = "killed"
 
 Say = Callable[[str], None]
 
@@ -120,7 +121,7 @@ class Play:
         return name
 
     async def _kill(self, relay: Relay) -> None:
-        name = await self._strike(relay, signal.SIGKILL, "killed")
+        name = await self._strike(relay, signal.SIGKILL, KILLED)
         await self._mesh.start(name)
         self._say(f"   node {name} is back and follows")
 
@@ -144,13 +145,17 @@ class Play:
 
     def shown(self, seconds: float) -> Shown:
         told = self._load.told
-        proofs = prove_mesh(self._events, told, [one for one, _ in self._replaced])
+        gaps = [self._gap(one, at) for one, at in self._replaced]
+        proofs = [
+            *prove_mesh(self._events, told, [one for one, _ in self._replaced]),
+            prove_kills([gap.ms for gap in gaps if gap.how == KILLED]),
+        ]
         return Shown(
             ok=all(proof.holds for proof in proofs),
             seconds=seconds,
             journal=self._mesh.store,
             items=len(told.completed),
-            gaps=[self._gap(one, at) for one, at in self._replaced],
+            gaps=gaps,
             hand_over_ms=round(1000 * self._hand_over_s),
             proofs=proofs,
         )

@@ -3,11 +3,15 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from statistics import median
 
 import msgspec
 
 from omnirelay.journal.events import Event
 
+KILL_P50_MS = 4_000
+KILL_WORST_MS = 6_000
+"""From the kill of an owner to the next grant, with an epoch of 2 s."""
 _ENDS = ("Completed", "DrainSnapshot", "Purged")
 
 
@@ -97,6 +101,17 @@ def prove_mesh(
         _one_wrote_at_a_time(events),
         *(_has_a_successor(events, one) for one in replaced),
     ]
+
+
+def prove_kills(gaps_ms: Sequence[int]) -> Proof:
+    """How long nobody was granted anything after each kill."""
+    half, worst = round(median(gaps_ms)), max(gaps_ms)
+    holds = half <= KILL_P50_MS and worst <= KILL_WORST_MS
+    detail = (
+        f"p50 {half} ms, at most {KILL_P50_MS}; worst {worst} ms, at most {KILL_WORST_MS}; "
+        f"{len(gaps_ms)} kills"
+    )
+    return Proof("an owner that is killed is replaced in time", holds, detail)
 
 
 def _one_wrote_at_a_time(events: Sequence[Event]) -> Proof:

@@ -7,11 +7,13 @@ target is empty, or it holds the beginning of the same journal, which its last c
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Protocol
 
 from omnirelay.journal.backend import Head, JournalSource, SnapshotRef
 from omnirelay.journal.checkpoint import CheckpointStore
 from omnirelay.journal.format import CHECKSUM_BYTES, Chain, Envelope, Sealed, first_of, unseal
+from omnirelay.lease.records import EpochStarted
 from omnirelay.model import limits
 from omnirelay.model.errors import Corrupt, OtherJournal
 from omnirelay.model.ports import failpoint
@@ -90,6 +92,32 @@ async def _check_same(source: JournalSource, held: Head, shard: str) -> None:
     if envelope is None or (envelope.last, envelope.checksum) != (held.last, held.checksum):
         why = f"its sequence {held.last}, of epoch {held.epoch}, is not what this journal has there"
         raise OtherJournal(shard, held.last, why)
+
+
+async def find_rival(
+    source: JournalSource, target: JournalSource, shard: str, known: int
+) -> EpochStarted | None:
+    """The epoch that was begun in the target without the source, if both were one journal up to
+    sequence `known`. None: that is not so, or cannot be seen any more. Raises Corrupt."""
+    theirs = await target.read(known, limits.READ_ENVELOPES_MAX) if known else []
+    if not theirs:
+        return None
+    ours = await source.read(known, limits.READ_ENVELOPES_MAX)
+    found = unseal(theirs[0], shard=shard, at=known + 1)
+    link = unseal(ours[0], shard=shard, at=known + 1).prev if ours else await _link(source, known)
+    if not link or found.prev != link:
+        return None
+    for body, own in zip_longest(theirs, ours):
+        if body is None or body == own:
+            continue
+        begun = unseal(body, shard=shard, at=first_of(body)).records[0]
+        return begun if isinstance(begun, EpochStarted) else None
+    return None
+
+
+async def _link(source: JournalSource, known: int) -> str:
+    head = await source.head()
+    return head.checksum if head.last == known else ""
 
 
 class Copy:

@@ -14,11 +14,12 @@ import msgspec
 from omnirelay.journal.backend import JournalSource, JournalTarget
 from omnirelay.journal.bell import Bell
 from omnirelay.journal.checkpoint import Checkpoint, CheckpointStore
-from omnirelay.journal.copying import MIRROR, PRIMARY, Copy, copy_snapshot, is_own, meet
+from omnirelay.journal.copying import MIRROR, PRIMARY, Copy, copy_snapshot, find_rival, is_own, meet
 from omnirelay.journal.follower import FollowerStatus, Trouble, feed_until, outside_status
 from omnirelay.journal.format import Chain
+from omnirelay.lease.records import EpochStarted
 from omnirelay.model import limits
-from omnirelay.model.errors import OtherJournal
+from omnirelay.model.errors import Corrupt, OtherJournal
 from omnirelay.model.ports import Clock, failpoint
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,9 @@ class MirrorOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Envelopes of the target younger than this are never pruned."""
 
 
+OnRival = Callable[[EpochStarted], None]
+
+
 class Place(msgspec.Struct, frozen=True):
     """A journal and where positions are kept beside it."""
 
@@ -61,10 +65,12 @@ class Mirror:
         bell: Bell,
         clock: Clock,
         is_ours: Callable[[], bool] = lambda: True,
+        on_rival: OnRival = lambda _: None,
         options: MirrorOptions | None = None,
     ) -> None:
         """`where` is the target's address without secrets. Only while `is_ours` is anything
-        written: of several nodes over one journal, its writer alone mirrors it."""
+        written: of several nodes over one journal, its writer alone mirrors it. `on_rival` is told
+        when the target was promoted: the queue is served from there now."""
         self.name = f"{MIRROR}{where}"
         self.stopped: OtherJournal | None = None
         """Why it writes no more, if it gave up."""
@@ -76,6 +82,7 @@ class Mirror:
         self._bell = bell
         self._clock = clock
         self._is_ours = is_ours
+        self._on_rival = on_rival
         self._options = options or MirrorOptions()
         self._trouble = Trouble(self.name)
         self._position = 0
@@ -131,10 +138,26 @@ class Mirror:
 
     async def _stop(self, error: OtherJournal) -> None:
         """For good: a target that another region writes must never be written by this one."""
+        rival = await self._rival()
         self.stopped = error
         self._trouble.last_error = f"stopped: {error.message}"
         log.error("%s of %s stopped: %s", self.name, self.shard, error.message)
-        await self._positions.forget(self.name, self.shard)
+        if rival is None:
+            await self._positions.forget(self.name, self.shard)
+        else:
+            # The position stays: it is what proves to the next owner that the target was promoted.
+            self._on_rival(rival)
+
+    async def _rival(self) -> EpochStarted | None:
+        """Only a target that this very mirror has filled can take the queue away: an address that
+        was mistaken for it proves nothing."""
+        known = await self._positions.read(self.name, self.shard)
+        at = 0 if known is None else known.position
+        try:
+            return await find_rival(self._source, self._target.journal, self.shard, at)
+        except Corrupt as error:
+            log.warning("%s of %s: who writes there is not known: %s", *self._names, error.message)
+            return None
 
     # -- now and then ---------------------------------------------------------------------------
 

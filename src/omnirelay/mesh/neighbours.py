@@ -9,6 +9,7 @@ import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
+from omnirelay.model import limits
 from omnirelay.model.errors import (
     OmniRelayError,
     PermissionDenied,
@@ -202,10 +203,13 @@ class Neighbours:
 
     def is_answering(self, one: Neighbour) -> bool:
         """And it is another node than this one."""
+        return self._was_heard(one, self._ttl_ms)
+
+    def _was_heard(self, one: Neighbour, within_ms: int) -> bool:
         return (
             one.node_id not in (None, self._node_id)
             and one.heard_ms is not None
-            and self._clock.monotonic_ms() - one.heard_ms <= self._ttl_ms
+            and self._clock.monotonic_ms() - one.heard_ms <= within_ms
         )
 
     def live(self, for_ms: int = 0) -> list[Neighbour]:
@@ -227,9 +231,14 @@ class Neighbours:
         return ranked(shard, [self._node_id, *others]).index(self._node_id)
 
     def read_by_all(self, shard: str) -> int:
-        """The newest record format that every node reads which serves the shard and answers."""
-        answering = [one for one in self.all if self.is_answering(one) and shard in one.shards]
-        return min((one.format for one in answering), default=sys.maxsize)
+        """The newest record format that every node reads which serves the shard and answers, or
+        answered lately: one that is cut off from here may follow the journal all the same."""
+        known = [
+            one
+            for one in self.all
+            if self._was_heard(one, limits.SILENT_NODE_MS_MAX) and shard in one.shards
+        ]
+        return min((one.format for one in known), default=sys.maxsize)
 
     def heir(self, shard: str, *, settled_ms: int = 0) -> Neighbour | None:
         """Whom this node should hand the shard to: the best of those that could have begun at once

@@ -61,6 +61,8 @@ CONNECTIONS_PER_ADDRESS_MAX: Final = 1_000
 """Of them, those of one client address, unless a node is told another number."""
 CALLS_PER_CONNECTION_MAX: Final = 4096
 """Calls under way on one multiplexed connection; the next one is refused as overloaded."""
+SILENT_NODE_MS_MAX: Final = 10 * 60 * 1000
+"""How long a node that no longer answers holds back a record format that it does not read."""
 NODES_REACHED_MAX: Final = 64
 """Other nodes that one passes calls on to at a time."""
 STREAM_WINDOW_MESSAGES_MAX: Final = 256

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from omnirelay.journal.follower import FollowerStatus
-from omnirelay.journal.mirror import Mirror, MirrorOptions, Place
+from omnirelay.journal.mirror import Mirror, MirrorOptions, OnRival, Place
 from omnirelay.model.errors import InvalidOption, OmniRelayError
 from omnirelay.model.ports import Clock
 from omnirelay.node.settings import NamespaceSettings, NodeSettings
@@ -34,9 +34,15 @@ class Mirrors:
     """Nothing runs before `start`."""
 
     def __init__(
-        self, engine: Engine, settings: NodeSettings, own: NamespaceSettings, clock: Clock
+        self,
+        engine: Engine,
+        settings: NodeSettings,
+        own: NamespaceSettings,
+        clock: Clock,
+        on_rival: OnRival,
     ) -> None:
-        """Raises InvalidOption for an address that cannot be a mirror's."""
+        """`on_rival` is called on a mirror's own thread. Raises InvalidOption for an address that
+        cannot be a mirror's."""
         shard = engine.shard
         self._running: list[_Running] = []
         options = MirrorOptions(
@@ -54,6 +60,7 @@ class Mirrors:
                 bell=shard.bell,
                 clock=clock,
                 is_ours=lambda: shard.is_served_here,
+                on_rival=on_rival,
                 options=options,
             )
             self._running.append(_Running(mirror))

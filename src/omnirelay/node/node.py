@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from omnirelay.identity.settings import build_identity
-from omnirelay.lease.records import Refused
+from omnirelay.journal.mirror import OnRival
+from omnirelay.lease.records import EpochStarted, Refused
 from omnirelay.mesh.calls import AnyCall
 from omnirelay.mesh.component import Component, peer_of
 from omnirelay.mesh.driven import DrivenShard
@@ -281,6 +282,15 @@ class Node:
         task.add_done_callback(_complain)
         self._closing.callback(task.cancel)
 
+    def _give_way(self, name: str) -> OnRival:
+        """For a mirror, which calls from a thread of its own."""
+        loop = asyncio.get_running_loop()
+
+        def tell(rival: EpochStarted) -> None:
+            loop.call_soon_threadsafe(lambda: self._keep(self._standby.give_way(name, rival)))
+
+        return tell
+
     def _make_engine(self, name: str, own: NamespaceSettings) -> None:
         engine = build_engine(
             self.settings,
@@ -292,7 +302,9 @@ class Node:
         )
         self._engines[name] = engine
         self._closing.push_async_callback(asyncio.to_thread, engine.close)
-        mirrors = self._mirrors[name] = Mirrors(engine, self.settings, own, self._clock)
+        mirrors = self._mirrors[name] = Mirrors(
+            engine, self.settings, own, self._clock, self._give_way(name)
+        )
         self._closing.push_async_callback(asyncio.to_thread, mirrors.close)
 
     async def _start(self, name: str) -> None:

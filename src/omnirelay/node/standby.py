@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from omnirelay.journal.copying import PRIMARY
 from omnirelay.lease.answers import Stats
 from omnirelay.lease.commands import Inspect, ListDead, ReadStats
+from omnirelay.lease.records import EpochStarted
 from omnirelay.mesh.calls import AnyCall, Call, Outcome
 from omnirelay.mesh.refusal import answer_rest, commands_of
 from omnirelay.model.errors import Behind, OmniRelayError, OutcomeUnknown, Unavailable
@@ -52,7 +53,10 @@ class Standby:
 
     @property
     def _words(self) -> str:
-        return "this node stands by and takes no work: `omnirelay promote` makes it serve"
+        return (
+            f"this node stands by and takes no work ({self.role.why}): `omnirelay promote` makes "
+            f"it serve"
+        )
 
     @property
     def is_apart(self) -> bool:
@@ -116,6 +120,7 @@ class Standby:
             self._is_promoting = True
             await self._become(Role(SERVING, self._clock.wall_ms(), why))
             failpoint("standby.after_role")
+            await self._forget_mirrors()
             for engine in self._engines.values():
                 engine.shard.turn_away(None)
                 engine.shard.take_over()
@@ -124,6 +129,12 @@ class Standby:
                 await engine.checkpoints.forget(PRIMARY, name)
             log.warning("the node was promoted: %s", why)
             return await self.show()
+
+    async def _forget_mirrors(self) -> None:
+        """One of them may have made this node give way; whoever promotes it outvotes that."""
+        for name, engine in self._engines.items():
+            for mirror in self._mirrors[name].names:
+                await engine.checkpoints.forget(mirror, name)
 
     async def _become(self, role: Role) -> None:
         """Remembered before it is so."""
@@ -208,6 +219,12 @@ class Standby:
             last = {name: await _last_of(engine) for name, engine in self._engines.items()}
             level = [await self._is_level(mirrors) for mirrors in self._mirrors.values()]
             return StoodDown(node_id(self._settings), last, all(level))
+
+    async def give_way(self, shard: str, rival: EpochStarted) -> None:
+        """A mirror of this node was promoted, and this node was not told."""
+        at = f" at {rival.rules.url}" if rival.rules.url else ""
+        why = f"{shard} is served by node {rival.node}{at} since its epoch {rival.epoch}"
+        await self.stand_down(f"a mirror was promoted: {why}")
 
     @staticmethod
     async def _is_level(mirrors: Mirrors) -> bool:
