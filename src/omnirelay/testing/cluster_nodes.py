@@ -40,6 +40,12 @@ class ClusterNode:
             *flags,
         ]
         self._child: subprocess.Popen[bytes] | None = None
+        self._program: tuple[str, ...] = ("omnirelay.testing.cluster_process", str(self._prefix))
+
+    def be_plain(self) -> None:
+        """From its next start on it is what `omnirelay` starts and nothing else, of any version:
+        its clock and its roads cannot be bent, and it does not tell what it held."""
+        self._program = ("omnirelay.cli",)
 
     @property
     def url(self) -> str:
@@ -57,8 +63,7 @@ class ClusterNode:
         """Does not wait until it is ready."""
         assert not self.is_running
         self._ready.unlink(missing_ok=True)
-        program = (sys.executable, "-m", "omnirelay.testing.cluster_process", str(self._prefix))
-        command = [*program, "serve", *self._flags, *more]
+        command = [sys.executable, "-m", *self._program, "serve", *self._flags, *more]
         clean = {k: v for k, v in os.environ.items() if not k.startswith("OMNIRELAY_")}
         with self._log.open("ab") as log:
             self._child = subprocess.Popen(
