@@ -1,6 +1,8 @@
 """What `deploy/` holds is what a node, systemd, compose and Kubernetes would take."""
 
 import re
+import subprocess
+import sysconfig
 import tomllib
 from configparser import ConfigParser
 from pathlib import Path
@@ -65,6 +67,29 @@ def test_the_unit_starts_the_node_and_gives_it_time_to_leave() -> None:
     assert int(service["TimeoutStopSec"]) > GRACE_S
     assert service["Restart"] == "always"
     assert unit["Install"]["WantedBy"]
+
+
+def test_the_environment_on_the_page_makes_a_node_of_every_mesh(etc: Path) -> None:
+    page = (ROOT / "docs" / "deploy.md").read_text()
+    (block,) = re.findall(r"^```\n(OMNIRELAY_.*?)^```", page, re.MULTILINE | re.DOTALL)
+    environment = dict(line.split("=", 1) for line in block.splitlines())
+    for name in ("nats", "postgres", "objects"):
+        text = (DEPLOY / f"{name}.toml").read_text()
+        assert environment["OMNIRELAY_MESH_ADVERTISE"] in tomllib.loads(text)["mesh"]["peers"]
+        assert validated(text, etc, environment).startswith("good")
+
+
+def test_the_second_region_stands_by_over_what_the_first_one_mirrors() -> None:
+    east, west = (tomllib.loads((DEPLOY / f"{name}.toml").read_text()) for name in ("east", "west"))
+    assert east["mirrors"] == [west["journal"]]
+    assert (west["standby"], "standby" in east) == (True, False)
+
+
+def test_nats_itself_takes_the_configuration_of_its_servers() -> None:
+    program = Path(sysconfig.get_path("scripts")) / "nats-server"
+    words = [str(program), "-t", "-c", str(DEPLOY / "nats.conf")]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=10, check=False)
+    assert ended.returncode == 0, ended.stderr
 
 
 # -- compose ------------------------------------------------------------------------------------
