@@ -6,6 +6,7 @@
 
 import asyncio
 import tarfile
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from omnirelay.cli.free_ports import LOOPBACK
 from omnirelay.lease.records import FORMAT, EpochStarted
+from omnirelay.stores.registry import open_address
 from omnirelay.testing.cluster_nodes import (
     NAMESPACE,
     START_S,
@@ -48,12 +50,19 @@ class Programs:
         self._environment.delenv("PYTHONPATH")
 
 
-async def _replace(node: ClusterNode, mesh: ClusterMesh) -> None:
+async def _nothing() -> None:
+    return None
+
+
+async def _replace(
+    node: ClusterNode, mesh: ClusterMesh, meanwhile: Callable[[], Awaitable[None]] = _nothing
+) -> None:
     """Returns when the others have heard of the new one, and so know what it reads."""
     others = [other for other in mesh.nodes if other is not node]
     line = f"node {node.name} answers at"
     known = [other.log.count(line) for other in others]
     assert await asyncio.to_thread(node.end) == 0, node.log[-2000:]
+    await meanwhile()
     node.launch()
     await asyncio.to_thread(node.await_ready)
     async with asyncio.timeout(10):
@@ -64,6 +73,20 @@ async def _replace(node: ClusterNode, mesh: ClusterMesh) -> None:
 async def _says_again(node: ClusterNode, line: str, had: int) -> None:
     while node.log.count(line) <= had:  # noqa: ASYNC110 - a log tells only who looks
         await asyncio.sleep(0.02)
+
+
+async def _snapshot_taken(url: str, mesh: ClusterMesh) -> None:
+    """By who owns the queue now, so that whoever starts next begins with what that one wrote."""
+    epoch = await _newest(mesh)
+    opened = open_address(url, NAMESPACE)
+    await opened.journal.open()
+    async with asyncio.timeout(10):
+        ref = await opened.journal.snapshot()
+        while ref is None or ref.epoch < epoch:
+            await asyncio.sleep(0.02)
+            ref = await opened.journal.snapshot()
+    await opened.journal.close()
+    await opened.checkpoints.close()
 
 
 async def _hand_over(owner: ClusterNode) -> None:
@@ -118,12 +141,13 @@ async def test_a_mesh_is_upgraded_under_load_and_writes_the_new_format_when_all_
             await _replace(first, mesh)
             await _replace(second, mesh)
             programs.old()
-            await _replace(last, mesh)  # it reads a snapshot that the new program wrote for the old
+            await _replace(last, mesh, lambda: _snapshot_taken(url, mesh))
             programs.new()
             await traffic.goes_on()
+            mixed = await _newest(mesh)
             await _replace(last, mesh)
             await traffic.goes_on()
-            mixed, owner = await _newest(mesh), await mesh.owner()
+            upgraded, owner = await _newest(mesh), await mesh.owner()
             await _hand_over(owner)
             await traffic.goes_on()
             programs.old()
@@ -139,5 +163,5 @@ async def test_a_mesh_is_upgraded_under_load_and_writes_the_new_format_when_all_
     assert not traffic.failed, traffic.failed[:3]
     formats = _formats(read)
     assert {formats[epoch] for epoch in formats if epoch <= mixed} == {OLD}
-    assert {formats[epoch] for epoch in formats if epoch > mixed} == {FORMAT}
+    assert {formats[epoch] for epoch in formats if epoch > upgraded} == {FORMAT}
     assert f"record format {FORMAT} and this program reads up to {OLD}: upgrade" in refused

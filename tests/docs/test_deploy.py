@@ -69,7 +69,20 @@ def test_the_unit_starts_the_node_and_gives_it_time_to_leave() -> None:
     assert unit["Install"]["WantedBy"]
 
 
-# -- compose ------------------------------------------------------------------------------------
+def test_the_environment_on_the_page_makes_a_node_of_every_mesh(etc: Path) -> None:
+    page = (ROOT / "docs" / "deploy.md").read_text()
+    (block,) = re.findall(r"^```\n(OMNIRELAY_.*?)^```", page, re.MULTILINE | re.DOTALL)
+    environment = dict(line.split("=", 1) for line in block.splitlines())
+    for name in ("nats", "postgres", "objects"):
+        text = (DEPLOY / f"{name}.toml").read_text()
+        assert environment["OMNIRELAY_MESH_ADVERTISE"] in tomllib.loads(text)["mesh"]["peers"]
+        assert validated(text, etc, environment).startswith("good")
+
+
+def test_the_second_region_stands_by_over_what_the_first_one_mirrors() -> None:
+    east, west = (tomllib.loads((DEPLOY / f"{name}.toml").read_text()) for name in ("east", "west"))
+    assert east["mirrors"] == [west["journal"]]
+    assert (west["standby"], "standby" in east) == (True, False)
 
 
 def test_every_node_of_the_compose_file_starts_with_settings_that_are_good(etc: Path) -> None:
