@@ -167,6 +167,27 @@ def test_a_region_hands_over_without_losing_anything_and_stays_down(tmp_path: Pa
             assert (stats.pending_count, stats.active_lease_count) == (1, 200), "home again"
 
 
+def test_every_node_of_an_old_region_gives_way_when_it_comes_to_write(tmp_path: Path) -> None:
+    mirror, journal = f"file://{tmp_path}/mirror", f"file://{tmp_path}/journal"
+    flags = ("--journal", journal, "--mirror", mirror, "--epoch-s", "0.5", "--data")
+    with (
+        running(tmp_path, "--node-id", "east-1", *flags, "east-1") as first,
+        running(tmp_path, "--node-id", "east-2", *flags, "east-2") as second,
+        running(region(tmp_path, "west"), "--standby", "--journal", mirror) as standby,
+    ):
+        enqueue(first, "a")
+        until(lambda: is_level(first))
+        assert standby("promote", "--accept-loss", "20").code == 0
+        until(lambda: "a mirror was promoted" in ready(first)[1])
+        first.stop(9)
+        until(lambda: "a mirror was promoted" in ready(second)[1])
+        with (
+            omnirelay.connect_sync(second.urls["http"], retry=0) as relay,
+            pytest.raises(Unavailable, match="a mirror was promoted"),
+        ):
+            relay.enqueue("table", "no more")
+
+
 def test_a_mirror_whose_server_dies_holds_up_nothing_and_catches_up(tmp_path: Path) -> None:
     with lone_server("redis") as server:
         assert isinstance(server, ValkeyServer)

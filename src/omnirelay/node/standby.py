@@ -1,7 +1,8 @@
 """A node that stands by over a mirrored journal, its promotion, and the standing down of another.
 
 It follows the mirror hot and refuses work. Promotion begins a higher epoch in the mirror, which
-fences whoever still writes there for the old region: its next append is refused, and it stops.
+fences whoever still writes there for the old region: its next append is refused, and its node
+stands down.
 """
 
 import asyncio
