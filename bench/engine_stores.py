@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from omnirelay.mesh.following import Following
 from omnirelay.model.ports import SystemClock
 from omnirelay.stores.registry import open_address
 from omnirelay.testing.servers_nats import nats_servers
-from omnirelay.testing.servers_objects import s3_server
+from omnirelay.testing.servers_objects import az_server, gs_server, s3_server
 from omnirelay.testing.servers_postgres import postgres_server
 from omnirelay.testing.servers_valkey import valkey_server
 
@@ -199,15 +200,16 @@ def _file(folder: Path) -> Place:
 
 
 @contextmanager
-def _s3(folder: Path) -> Place:
+def _objects(serve: Callable[[], Any], folder: Path) -> Place:
+    """S3 is moto; the other two are small servers of our own."""
     import obstore
-    from obstore.store import S3Store
+    from obstore.store import from_url
 
-    with s3_server() as server:
+    with serve() as server:
         os.environ.update(server.environment)
 
         async def begin() -> tuple[Put, Callable[[], Any]]:
-            bucket = S3Store("journals", prefix="bare", client_options={"allow_http": True})
+            bucket = from_url(server.url("bare"), client_options={"allow_http": True})
 
             async def put(number: int, body: bytes) -> None:
                 await obstore.put_async(bucket, f"{number:020d}.json", body, mode="create")
@@ -224,7 +226,9 @@ APPENDS: dict[str, Callable[[Path], Any]] = {
     "nats": _nats,
     "nats3": _nats3,
     "file": _file,
-    "s3": _s3,
+    "s3": partial(_objects, s3_server),
+    "gs": partial(_objects, gs_server),
+    "az": partial(_objects, az_server),
 }
 CATCH_UPS = ("sqlite", "postgres", "nats")
 
