@@ -142,3 +142,40 @@ def test_urgent_items_of_a_resource_leave_nothing_behind_of_the_ones_they_pass()
         queue.submit(commands.Complete(token=reply[0].token), 0)
     entries = [e for lane in queue.state.lanes._lanes.values() for e in lane]
     assert len(entries) < 100
+
+
+# -- many at once ---------------------------------------------------------------------------------
+
+
+one_kind = st.tuples(st.just("a"), st.just(0), st.booleans())
+many_kinds = st.tuples(st.sampled_from("ab"), st.integers(0, 1), st.booleans())
+
+
+@given(
+    drawn=st.lists(one_kind, min_size=1, max_size=8) | st.lists(many_kinds, min_size=1, max_size=8),
+    data=st.data(),
+)
+def test_whichever_leave_together_and_in_whatever_order_the_first_of_the_rest_stands(
+    drawn: list[tuple[str, int, bool]], data: st.DataObject
+) -> None:
+    """A line that comes from a snapshot stands in another order than the one it was granted in."""
+    line = Line()
+    for number, (kind, priority, is_front) in enumerate(drawn):
+        line.push(item(number, kind, priority), front=is_front)
+    numbers = data.draw(st.permutations(range(len(drawn))))
+    leaving = numbers[: data.draw(st.integers(1, len(numbers)))]
+    assert [one.sequence_id for one in line.lanes.take_all(leaving)] == leaving
+    line.plain = [one for one in line.plain if one.sequence_id not in leaving]
+    for asked in (None, "a", "b"):
+        types = None if asked is None else tuple(asked)
+        assert line.lanes.first(types) is line.first(asked)
+
+
+def test_of_a_batch_the_last_may_stand_behind_others() -> None:
+    line = Line()
+    for number in (1, 2, 3):
+        line.push(item(number))
+    line.lanes.take_all([1, 3])
+    first = line.lanes.first(None)
+    assert first is not None
+    assert first.sequence_id == 2

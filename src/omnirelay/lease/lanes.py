@@ -9,7 +9,7 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
-from itertools import count, islice
+from itertools import count, islice, pairwise
 from operator import neg
 
 from omnirelay.lease.records import Item
@@ -123,15 +123,16 @@ class Lanes:
 
     def take_all(self, sequence_ids: Sequence[int]) -> list[Item]:
         """These are pending no more and leave their lanes, one after the other."""
-        pending, get = self._pending, self._pending.get
+        pending = self._pending
         taken = [pending[sequence_id] for sequence_id in sequence_ids]
         lane = self._lanes.get(taken[0].payload.resource_type)
         is_only = lane is not None and len(self._lanes) == 1
         line: deque[Entry] = lane.buckets[lane.priorities[0]] if lane and is_only else deque()
-        for item in taken[:-1]:
+        for item, after in pairwise(taken):
             del pending[item.sequence_id]
-            if len(line) > 1 and line[0][1] is item and get(line[1][1].sequence_id) is line[1][1]:
-                # Only the lane's front changes, and `remove` says which it is once they are gone.
+            if len(line) > 1 and line[0][1] is item and line[1][1] is after:
+                # Only the lane's front changes, to one that leaves too: `remove` of the last of
+                # them says which it is in the end.
                 line.popleft()
             else:
                 self.remove(item)
