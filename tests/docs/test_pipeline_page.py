@@ -54,10 +54,11 @@ def printed_elsewhere() -> list[list[str]]:
         "restore items.jsonl",
         "pipeline stream",
         "pipeline maintain",
+        "pipeline archive",
         "pipeline lineage",
     ]
-    restore, stream, maintain, lineage = found
-    texts = [restore, f"{stream} {once}", f"omnirelay pipeline {open_}", lineage]
+    restore, stream, maintain, archive, lineage = found
+    texts = [restore, f"{stream} {once}", f"omnirelay pipeline {open_}", archive, lineage]
     return [shlex.split(text) for text in (*texts, f"{maintain} {days}")]
 
 
@@ -88,6 +89,7 @@ def test_every_command_of_the_page_does_what_it_says(tmp_path: Path) -> None:
     assert "resourcelease" in said
     assert "<svg" in (tmp_path / "report.html").read_text()
     assert (tmp_path / "shown").read_text() == f"{(tmp_path / 'report.html').as_uri()}\n"
+    assert list((tmp_path / "segments").rglob("*.parquet"))
     runs = [json.loads(line) for line in (tmp_path / "lineage.jsonl").read_text().splitlines()]
     assert {one["eventType"] for one in runs} >= {"START", "COMPLETE", "FAIL", "ABORT"}
 
