@@ -1,34 +1,41 @@
-"""The end of a loop on a thread of its own."""
+"""A loop on a thread of its own: whoever waits for something there is told, whenever it stops."""
 
-import asyncio
+import threading
 
-import pytest
-
-from omnirelay.model.errors import Closed
-from omnirelay.sdk import threads
 from omnirelay.sdk.threads import LoopThread
 
 
-async def _stubborn(swallowed: list[int]) -> None:
-    while len(swallowed) < 2:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            swallowed.append(1)
-    await asyncio.Event().wait()
+class Gate:
+    """A callback that holds the loop up until it is opened."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self.opened = threading.Event()
+
+    def __call__(self) -> None:
+        self.reached.set()
+        assert self.opened.wait(10)
 
 
-def test_what_swallows_a_cancellation_is_cancelled_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "ONCE_MORE_S", 0.01)
-    thread, swallowed = LoopThread("stubborn"), list[int]()
-    work = thread.start(_stubborn(swallowed))
-    thread.call(asyncio.sleep(0))
-    thread.stop()
-    assert (len(swallowed), work.cancelled()) == (2, True)
+async def seven() -> int:
+    return 7
 
 
-def test_nothing_is_started_on_one_that_was_stopped() -> None:
-    thread = LoopThread("stopped")
-    thread.stop()
-    with pytest.raises(Closed):
-        thread.start(asyncio.sleep(0))
+def test_what_ends_in_the_moment_of_a_stop_is_told_to_whoever_waits() -> None:
+    thread = LoopThread("test")
+    first, second = Gate(), Gate()
+    thread.soon(first)
+    assert first.reached.wait(10)
+    found = thread.start(seven())  # its task begins one turn later, together with the stop
+    thread.soon(second)
+    first.opened.set()
+    assert second.reached.wait(10)
+    stopping = threading.Thread(target=thread.stop)
+    stopping.start()
+    while True:
+        with thread._starting:
+            if thread._is_over:
+                break
+    second.opened.set()
+    stopping.join(10)
+    assert found.result(5) == 7

@@ -80,7 +80,7 @@ has been answered works while the next turn is taken."""
 ENVELOPE_BYTES_MAX: Final = 32 << 20
 TURN_COMMANDS_MAX: Final = 4096
 BESIDE_RECORDS_MIN: Final = 256
-"""From here on a turn's append is worth a change of thread, while which its node goes on."""
+"""From here on a turn's append is worth a change of thread: its node goes on meanwhile."""
 REFUSALS_MAX: Final = 256
 """Different refusals, of named tokens, that wait to be written down; as many again without their
 tokens, and further ones are forgotten."""

@@ -42,6 +42,8 @@ class LoopThread:
         self.loop.run_forever()
         while pending := asyncio.all_tasks(self.loop):
             self.loop.run_until_complete(_cancelled(pending))
+        # Whoever waits for what ended in the very moment of the stop has yet to be told.
+        self.loop.run_until_complete(asyncio.sleep(0))
         self.loop.close()
 
     def start(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
