@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from omnirelay.mesh.calls import AnyCall, LeaseCall
+from omnirelay.mesh.calls import AnyCall, asked_in
 from omnirelay.mesh.keeper import Keeper
 from omnirelay.mesh.refusal import append_refusal, never_written, refuse_turn
 from omnirelay.mesh.term import Term
@@ -116,10 +116,4 @@ async def _played_before(
 
 def is_rush(inbox: Inbox) -> bool:
     """Enough waits for a turn of its own."""
-    count = 0
-    for place in range(len(inbox)):  # others may add to it meanwhile, from their threads
-        call = inbox[place]
-        count += call.max_items if isinstance(call, LeaseCall) else len(call.commands)
-        if count >= limits.AHEAD_COMMANDS_MIN:
-            return True
-    return False
+    return asked_in(inbox, limits.AHEAD_COMMANDS_MIN) >= limits.AHEAD_COMMANDS_MIN

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from omnirelay.lease.answers import Answer, LeaseResponse
 from omnirelay.lease.commands import Command
+from omnirelay.model import limits
 from omnirelay.model.errors import OmniRelayError
 from omnirelay.model.items import ANONYMOUS
 
@@ -86,6 +87,17 @@ class LeaseCall:
 
 
 AnyCall = Call | LeaseCall
+
+
+def asked_in(inbox: deque[AnyCall], most: int = limits.INBOX_MAX) -> int:
+    """How many commands and leases the calls in it ask for; does not count on from `most`."""
+    count = 0
+    for place in range(len(inbox)):  # others may add to it meanwhile, from their threads
+        call = inbox[place]
+        count += call.max_items if isinstance(call, LeaseCall) else len(call.commands)
+        if count >= most:
+            break
+    return count
 
 
 def emptied(inbox: deque[AnyCall]) -> list[AnyCall]:

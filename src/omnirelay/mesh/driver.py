@@ -75,7 +75,7 @@ class LoopDriver:
 
     def _drive_or_hold(self) -> None:
         now, waiting = stopwatch(), self._shard.waiting
-        if self._leaving is None and self._gathering.is_wanted(waiting, now):
+        if self._leaving is None and self._gathering.is_wanted(self._shard.asked, now):
             # For as long as one commit takes: that much is saved if somebody comes.
             self._hold(waiting, now + self._usual_s)
         else:

@@ -3,7 +3,7 @@
 Two callers that fall out of step stay so: the call of each arrives while that of the other is being
 made durable, and every commit serves one of them. Held back once, they are answered together, come
 back together, and need half the commits. Whether that pays depends on callers and disk, so it is
-tried now and then and judged by how many calls a second came through before and after.
+tried now and then and judged by how many commands a second came through before and after.
 """
 
 WINDOW = 32
@@ -17,19 +17,19 @@ class Gathering:
     def __init__(self) -> None:
         self._turn = 0
         self._pause = SOONEST
-        self._calls = 0
+        self._asked = 0
         self._since_s = 0.0
         self._rate_before = 0.0
 
-    def is_wanted(self, calls: int, now_s: float) -> bool:
-        """Asked once a turn, before it; `calls` are those it has so far."""
+    def is_wanted(self, asked: int, now_s: float) -> bool:
+        """Asked once a turn, before it; `asked` is what its calls so far ask for."""
         self._turn += 1
-        self._calls += calls
+        self._asked += asked
         if self._turn == self._pause - WINDOW:
-            self._calls, self._since_s = 0, now_s
+            self._asked, self._since_s = 0, now_s
         elif self._turn == self._pause:
             self._rate_before = self._rate(now_s)
-            self._calls, self._since_s = 0, now_s
+            self._asked, self._since_s = 0, now_s
             return True
         elif self._turn == self._pause + WINDOW:
             has_paid = self._rate(now_s) > PAYS * self._rate_before
@@ -38,4 +38,4 @@ class Gathering:
         return False
 
     def _rate(self, now_s: float) -> float:
-        return self._calls / max(now_s - self._since_s, 1e-6)
+        return self._asked / max(now_s - self._since_s, 1e-6)

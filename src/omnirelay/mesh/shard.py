@@ -17,7 +17,8 @@ from omnirelay.journal.bell import Bell
 from omnirelay.lease.answers import Answer
 from omnirelay.lease.state import QueueState
 from omnirelay.mesh.ahead import take_turns
-from omnirelay.mesh.calls import AnyCall, emptied
+from omnirelay.mesh.calls import AnyCall, asked_in, emptied
+from omnirelay.mesh.gathering import Gathering
 from omnirelay.mesh.hall import Hall
 from omnirelay.mesh.keeper import Keeper, Slowest, nobody
 from omnirelay.mesh.office import Office, Rank, ReadByAll, first, newest
@@ -53,6 +54,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+HOLD_S = 0.002
+"""In which a caller that was just answered comes back, if it comes back at all."""
+
 
 class Shard:
     def __init__(
@@ -86,6 +90,7 @@ class Shard:
         self._term: Term | None = None
         self._inbox: deque[AnyCall] = deque()
         self._hall = Hall(options.queue)
+        self._gathering = Gathering()
         self._rest = rest or LoopRest()
         self._is_resting = False
         self._rests_until: int | None = None
@@ -123,7 +128,13 @@ class Shard:
 
     @property
     def waiting(self) -> int:
+        """Calls that nobody has begun."""
         return len(self._inbox)
+
+    @property
+    def asked(self) -> int:
+        """What those ask for."""
+        return asked_in(self._inbox)
 
     def _wake(self) -> None:
         if self._is_resting:
@@ -264,6 +275,7 @@ class Shard:
                 await self._wait_for_calls(term)
                 continue
             if self._rest.suspends:
+                await self._gather()
                 play = partial(self._played, term)
                 await take_turns(term, self._inbox, play, is_held=self._is_yielding)
             else:
@@ -271,6 +283,17 @@ class Shard:
             self._under_way.clear()
             if keeper.is_busy:
                 await keeper.step(term.time.now_ms())
+
+    async def _gather(self) -> None:
+        """Now and then callers that have fallen out of step are waited for."""
+        loop, had = asyncio.get_running_loop(), len(self._inbox)
+        if not had or not self._gathering.is_wanted(self.asked, loop.time()):
+            return
+        until = loop.time() + HOLD_S
+        while len(self._inbox) == had and (left := until - loop.time()) > 0:
+            self._is_resting = True
+            await self._rest.wait(left)
+            self._is_resting = False
 
     def _is_yielding(self) -> bool:
         return self._yields_until is not None
