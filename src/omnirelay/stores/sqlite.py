@@ -64,7 +64,8 @@ class SqliteReader:
     @property
     def _db(self) -> WalConnection:
         if self._connection is None:
-            self._connection = connect(self.path, read_only=True, vfs=self._vfs)
+            check = partial(check_ours, path=self.path)
+            self._connection = connect(self.path, read_only=True, vfs=self._vfs, check=check)
         return self._connection
 
     @contextmanager
