@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -10,15 +11,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import apsw
-
 import omnirelay
+from bench import bare_hub
 from omnirelay import Payload
+from omnirelay.cli.free_ports import LOOPBACK, free_port
 from omnirelay.journal.format import Sealed, seal
 from omnirelay.lease.records import Enqueued, Record
 from omnirelay.mesh.following import Following
 from omnirelay.model.ports import SystemClock
 from omnirelay.stores.registry import open_address
+from omnirelay.testing.servers import Server
+from omnirelay.testing.servers_hub import hub_server
 from omnirelay.testing.servers_nats import nats_servers
 from omnirelay.testing.servers_objects import az_server, gs_server, s3_server
 from omnirelay.testing.servers_postgres import postgres_server
@@ -102,10 +105,7 @@ class Bare:
 @contextmanager
 def _sqlite(folder: Path) -> Place:
     async def begin() -> tuple[Put, Callable[[], Any]]:
-        db = apsw.Connection(str(folder / "bare.db"))
-        db.execute("PRAGMA journal_mode=WAL")
-        db.execute("PRAGMA synchronous=FULL")
-        db.execute("CREATE TABLE blobs (number INTEGER PRIMARY KEY, body TEXT)")
+        db = bare_hub.bare_table(str(folder / "bare.db"))
 
         async def put(number: int, body: bytes) -> None:
             db.execute("INSERT INTO blobs VALUES (?, ?)", (number, body.decode()))
@@ -219,6 +219,33 @@ def _objects(serve: Callable[[], Any], folder: Path) -> Place:
         yield server.url("ours"), lambda: Bare(begin)
 
 
+@contextmanager
+def _hub(folder: Path) -> Place:
+    """A hub over SQLite; bare are gRPC's own client and server, over the bare SQLite."""
+    import grpc.aio
+
+    port = free_port()
+    command = [sys.executable, str(bare_hub.__file__), str(port), str(folder / "bare.db")]
+    bare = Server(command, folder=folder, port=port)
+    with hub_server() as server:
+        bare.start()
+
+        async def begin() -> tuple[Put, Callable[[], Any]]:
+            channel = grpc.aio.insecure_channel(f"{LOOPBACK}:{port}")
+            await channel.channel_ready()
+            call: Any = channel.unary_unary(f"/{bare_hub.SERVICE}/Put")
+
+            async def put(number: int, body: bytes) -> None:
+                await call(body)
+
+            return put, channel.close
+
+        try:
+            yield server.url(), lambda: Bare(begin)
+        finally:
+            bare.kill()
+
+
 APPENDS: dict[str, Callable[[Path], Any]] = {
     "sqlite": _sqlite,
     "postgres": _postgres,
@@ -229,6 +256,7 @@ APPENDS: dict[str, Callable[[Path], Any]] = {
     "s3": partial(_objects, s3_server),
     "gs": partial(_objects, gs_server),
     "az": partial(_objects, az_server),
+    "hub": _hub,
 }
 CATCH_UPS = ("sqlite", "postgres", "nats")
 

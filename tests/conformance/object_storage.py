@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from omnirelay.journal.backend import JournalTarget
 from omnirelay.stores.objects import ObjectJournal
 from omnirelay.stores.objects_address import open_bucket
-from omnirelay.stores.objects_layout import Layout
+from omnirelay.stores.objects_layout import Layout, numbers
 from omnirelay.testing.store_suite import SHARD, Medium
 
 if TYPE_CHECKING:
@@ -24,10 +24,11 @@ def aside(work: "Coroutine[Any, Any, T]") -> T:
 
 class ObjectStorage(Medium):
     notices_lost_tail = False
+    named_no_version = True
 
     def __init__(self, url: str) -> None:
         self.bucket = open_bucket(url)
-        self._prefix = Layout(SHARD).envelopes
+        self._layout = Layout(SHARD)
 
     def handle(self, shard: str = SHARD) -> JournalTarget:
         return ObjectJournal(self.bucket, shard)
@@ -43,4 +44,13 @@ class ObjectStorage(Medium):
         aside(self.bucket.delete([self._keys()[at]]))
 
     def _keys(self) -> list[str]:
-        return aside(self.bucket.keys(self._prefix))
+        return aside(self.bucket.keys(self._layout.envelopes))
+
+    def version(self) -> int | None:
+        found = aside(self.bucket.keys(self._layout.versions))
+        return max((numbers(key)[0] for key in found), default=None)
+
+    def put_version(self, version: int | None) -> None:
+        aside(self.bucket.delete(aside(self.bucket.keys(self._layout.versions))))
+        for number in range(1, (version or 0) + 1):
+            aside(self.bucket.put(self._layout.version(number), b""))

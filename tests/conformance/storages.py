@@ -16,6 +16,7 @@ from omnirelay.testing.store_suite import SHARD, Medium
 class MemoryStorage(Medium):
     holds_shards = False
     notices_lost_tail = False
+    outlives_programs = False
 
     def __init__(self) -> None:
         self._medium = MemoryMedium()
@@ -62,6 +63,15 @@ class SqliteStorage(Medium):
     def drop(self, at: int) -> None:
         with self._db() as db:
             db.execute("DELETE FROM journal WHERE rowid = ?", (_row(db, at),))
+
+    def version(self) -> int | None:
+        with self._db() as db:
+            found: tuple[int] = db.execute("PRAGMA user_version").fetchone()
+        return found[0]
+
+    def put_version(self, version: int | None) -> None:
+        with self._db() as db:
+            db.execute(f"PRAGMA user_version = {version}")
 
 
 def _row(db: sqlite3.Connection, at: int) -> int:

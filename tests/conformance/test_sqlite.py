@@ -7,14 +7,17 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import apsw
 import pytest
 
+import omnirelay
 from omnirelay.journal.events import events_of
 from omnirelay.journal.format import Envelope, seal, unseal
 from omnirelay.model.errors import Corrupt, Fenced, TooLittleDurability, Unavailable
 from omnirelay.model.items import to_time
+from omnirelay.stores.file_systems import file_system
 from omnirelay.stores.sqlite import SqliteJournal
 from omnirelay.testing.envelopes import Scribe, scan
 
@@ -185,11 +188,11 @@ async def test_a_reader_keeps_nothing_of_a_file_that_a_later_writer_changes(
 async def test_the_statement_is_what_the_connection_is_set_to(journal: SqliteJournal) -> None:
     stated = await journal.durability()
     assert stated.survives_process_kill
-    assert stated.survives_power_loss
+    assert stated.survives_power_loss == (file_system(journal.path).loss is None)
     assert not stated.survives_node_loss
     assert "WAL" in stated.condition
     assert apsw.sqlite_lib_version() in stated.condition
-    stated.require("power_loss", journal.name)
+    stated.require("process_kill", journal.name)
     with pytest.raises(TooLittleDurability, match="sqlite does not survive node_loss"):
         stated.require("node_loss", journal.name)
     with pytest.raises(TooLittleDurability, match="'everything'"):
@@ -199,6 +202,20 @@ async def test_the_statement_is_what_the_connection_is_set_to(journal: SqliteJou
 async def test_a_weaker_setting_is_stated_as_one(journal: SqliteJournal) -> None:
     journal._db.execute("PRAGMA synchronous=NORMAL")
     assert not (await journal.durability()).survives_power_loss
+
+
+async def test_a_file_in_memory_does_not_survive_a_power_cut_and_says_why() -> None:
+    with TemporaryDirectory(dir="/dev/shm") as folder:
+        journal = SqliteJournal(f"{folder}/leases.db", SHARD)
+        await journal.open()
+        stated = await journal.durability()
+        await journal.close()
+        assert (stated.survives_process_kill, stated.survives_power_loss) == (True, False)
+        url = f"sqlite:///{folder}/leases.db"
+        with pytest.raises(TooLittleDurability, match=r"power_loss .*tmpfs is kept in memory"):
+            await omnirelay.connect(url, require="power_loss")
+        async with omnirelay.connect(url, require="process_kill") as relay:
+            await relay.enqueue("table", "a")
 
 
 async def test_handles_without_the_owner_s_lock_are_kept_apart_by_the_append_alone(

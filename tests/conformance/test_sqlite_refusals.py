@@ -165,7 +165,7 @@ async def test_a_newer_schema_is_refused_with_the_advice_to_upgrade(path: Path) 
     before = path.read_bytes()
     error = await refusal(path)
     assert isinstance(error, InvalidOption)
-    assert "schema version 2" in error.message
+    assert "layout version 2" in error.message
     assert "upgrade" in error.message
     assert path.read_bytes() == before
 

@@ -2,11 +2,14 @@
 
 import re
 import subprocess
+import sysconfig
 import tomllib
 from configparser import ConfigParser
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml  # type: ignore[import-untyped]
 
@@ -83,6 +86,22 @@ def test_the_second_region_stands_by_over_what_the_first_one_mirrors() -> None:
     east, west = (tomllib.loads((DEPLOY / f"{name}.toml").read_text()) for name in ("east", "west"))
     assert east["mirrors"] == [west["journal"]]
     assert (west["standby"], "standby" in east) == (True, False)
+
+
+def held_to_the_compose_schema(file: Path) -> subprocess.CompletedProcess[str]:
+    program = Path(sysconfig.get_path("scripts")) / "check-jsonschema"
+    words = [str(program), "--builtin-schema", "vendor.compose-spec", str(file)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=15, check=False)
+
+
+def test_the_schema_of_compose_knows_every_field_of_the_compose_file(tmp_path: Path) -> None:
+    checked = held_to_the_compose_schema(DEPLOY / "compose.yaml")
+    assert checked.returncode == 0, checked.stdout
+    wrong = (DEPLOY / "compose.yaml").read_text().replace("depends_on:", "depend_on:")
+    (tmp_path / "compose.yaml").write_text(wrong)
+    refused = held_to_the_compose_schema(tmp_path / "compose.yaml")
+    assert refused.returncode == 1
+    assert "'depend_on' was unexpected" in refused.stdout
 
 
 def test_every_node_of_the_compose_file_starts_with_settings_that_are_good(etc: Path) -> None:
@@ -188,6 +207,36 @@ def test_selectors_ports_volumes_and_probes_fit_together(manifests: dict[str, An
     # It only waits for the door: how long a journal takes to read is for the readiness probe.
     assert node["startupProbe"]["httpGet"] == node["livenessProbe"]["httpGet"]
     assert pod(manifests)["terminationGracePeriodSeconds"] > GRACE_S
+
+
+def as_kubernetes_reads(manifest: Any) -> Any:
+    """Without what its schema does not know. Raises ValidationError where something is missing or
+    of another type. Any: YAML."""
+    group, _, version = manifest["apiVersion"].rpartition("/")
+    models = import_module(f"lightkube.models.{group.partition('.')[0] or 'core'}_{version}")
+    read = msgspec.convert(manifest, getattr(models, manifest["kind"]))
+    return without_nulls(msgspec.to_builtins(read))
+
+
+def without_nulls(found: Any) -> Any:
+    if isinstance(found, dict):
+        return {name: without_nulls(one) for name, one in found.items() if one is not None}
+    return [without_nulls(one) for one in found] if isinstance(found, list) else found
+
+
+def test_kubernetes_schema_knows_every_field_of_the_manifests(manifests: dict[str, Any]) -> None:
+    for name, manifest in manifests.items():
+        assert as_kubernetes_reads(manifest) == manifest, name
+
+
+def test_what_kubernetes_schema_does_not_allow_is_noticed(manifests: dict[str, Any]) -> None:
+    text = yaml.safe_dump(manifests["StatefulSet/omnirelay"])
+    misspelt = yaml.safe_load(text.replace("periodSeconds", "periodSecond"))
+    assert as_kubernetes_reads(misspelt) != misspelt
+    for good, bad in (("replicas: 3", "replicas: three"), ("  template:", "  templates:")):
+        assert good in text
+        with pytest.raises(msgspec.ValidationError):
+            as_kubernetes_reads(yaml.safe_load(text.replace(good, bad)))
 
 
 def test_the_settings_listen_where_the_manifests_say(manifests: dict[str, Any]) -> None:

@@ -91,7 +91,7 @@ async def test_a_first_failure_that_might_pass_is_told_too(
 async def test_a_journal_that_survives_too_little_is_refused(file_url: str) -> None:
     with pytest.raises(TooLittleDurability, match="memory"):
         await omnirelay.connect("memory:", require="process_kill")
-    async with omnirelay.connect(file_url, require="power_loss"):
+    async with omnirelay.connect(file_url, require="process_kill"):
         pass
     with pytest.raises(TooLittleDurability):
         await omnirelay.connect(file_url, require="node_loss")

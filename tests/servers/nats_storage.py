@@ -17,6 +17,7 @@ T = TypeVar("T")
 
 class NatsStorage(Medium):
     notices_lost_tail = False
+    named_no_version = True
 
     def __init__(self, url: str, aside: LoopThread) -> None:
         self.address = parse(url)
@@ -68,6 +69,29 @@ class NatsStorage(Medium):
                 await link.publish(self._subject, data, headers=own, timeout_s=5.0)
 
         await self._linked(work(), link)
+
+    def version(self) -> int | None:
+        found = self._aside.call(self._metadata({})).get("omnirelay_layout")
+        return None if found is None else int(found)
+
+    def put_version(self, version: int | None) -> None:
+        self._aside.call(
+            self._metadata({"omnirelay_layout": None if version is None else str(version)})
+        )
+
+    async def _metadata(self, change: dict[str, str | None]) -> dict[str, str]:
+        """Of the journal's stream, after the change."""
+        link = NatsLink(self.address)
+
+        async def work() -> dict[str, str]:
+            config = (await link.manager.stream_info(self.address.stream)).config
+            wanted = {**(config.metadata or {}), **change}
+            config.metadata = {name: text for name, text in wanted.items() if text is not None}
+            if change:
+                await link.manager.update_stream(config)
+            return config.metadata
+
+        return await self._linked(work(), link)
 
 
 async def _all(link: NatsLink, subject: str) -> list[StoredMessage]:

@@ -54,3 +54,10 @@ class PostgresStorage(Medium):
             f"DELETE FROM {self.schema}.journal "
             f"WHERE shard = '{SHARD}' AND first = {self._rows()[at][0]}"
         )
+
+    def version(self) -> int | None:
+        rows = self.server.execute(f"SELECT version FROM {self.schema}.version")
+        return int(rows[0][0])
+
+    def put_version(self, version: int | None) -> None:
+        self.server.execute(f"UPDATE {self.schema}.version SET version = {version}")

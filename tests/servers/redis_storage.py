@@ -18,6 +18,8 @@ def fresh_prefix() -> str:
 
 
 class RedisStorage(Medium):
+    named_no_version = True
+
     def __init__(self, server: ValkeyServer) -> None:
         self.server = server
         self.prefix = fresh_prefix()
@@ -45,3 +47,14 @@ class RedisStorage(Medium):
             one = client.xrange(self.keys.log)[at][0]
             client.xdel(self.keys.log, one)
             client.xdel(self.keys.index, one)
+
+    def version(self) -> int | None:
+        with self.server.client() as client:
+            found = client.hget(self.keys.head, "version")
+        return None if found is None else int(found)
+
+    def put_version(self, version: int | None) -> None:
+        with self.server.client() as client:
+            client.hdel(self.keys.head, "version")
+            if version is not None:
+                client.hset(self.keys.head, "version", version)

@@ -1,12 +1,14 @@
 """What the first version stored in each product is read by this one, means the same and goes on.
 
 Each fixture was written once, from `journal-v1.db`, and is never written again: a new version of a
-store's format gets a fixture of its own beside it.
+store's layout gets a fixture of its own beside it. A stream and objects say their version only in
+those that are called marked.
 """
 
 import base64
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,14 +58,16 @@ async def in_redis(request: pytest.FixtureRequest, folder: Path) -> str:
     return server.url(prefix)
 
 
-async def in_nats(request: pytest.FixtureRequest, folder: Path) -> str:
+async def in_nats(
+    request: pytest.FixtureRequest, folder: Path, fixture: str = "nats-v1.json"
+) -> str:
     import nats
     from nats.js.api import StreamConfig
 
     server: NatsServers = request.getfixturevalue("nats_one")
     name = f"OLD{fresh_schema()}".upper()
     client = await nats.connect(server.url(name).rpartition("/")[0])
-    text = (FIXTURES / "nats-v1.json").read_text().replace("FIXTURE_V1", name)
+    text = (FIXTURES / fixture).read_text().replace("FIXTURE_V1", name)
     for stream in json.loads(text):
         await client.jsm().add_stream(StreamConfig.from_response(stream["config"]))
         for message in stream["messages"]:
@@ -74,8 +78,10 @@ async def in_nats(request: pytest.FixtureRequest, folder: Path) -> str:
     return server.url(name)
 
 
-async def in_files(request: pytest.FixtureRequest, folder: Path) -> str:
-    for key, body in json.loads((FIXTURES / "objects-v1.json").read_text()).items():
+async def in_files(
+    request: pytest.FixtureRequest, folder: Path, fixture: str = "objects-v1.json"
+) -> str:
+    for key, body in json.loads((FIXTURES / fixture).read_text()).items():
         file = folder / "journals" / key
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(plain(body))
@@ -97,7 +103,18 @@ async def known(url: str) -> tuple[list[bytes], bytes, int]:
     return bodies, facts(found.state), found.snapshot_sequence
 
 
-@pytest.mark.parametrize("load", [in_postgres, in_redis, in_nats, in_files, in_a_backup])
+LOADS = {
+    "postgres": in_postgres,
+    "redis": in_redis,
+    "nats": in_nats,
+    "nats-marked": partial(in_nats, fixture="nats-v1-marked.json"),
+    "files": in_files,
+    "files-marked": partial(in_files, fixture="objects-v1-marked.json"),
+    "backup": in_a_backup,
+}
+
+
+@pytest.mark.parametrize("load", LOADS.values(), ids=LOADS)
 async def test_the_first_version_s_journal_means_the_same_and_goes_on(
     request: pytest.FixtureRequest, tmp_path: Path, load: object
 ) -> None:

@@ -78,7 +78,7 @@ async def test_a_reader_may_come_before_the_first_writer(postgres: PostgresServe
     await reader.close()
 
 
-# -- who may, and which version -----------------------------------------------------------------
+# -- who may ------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -108,17 +108,6 @@ async def test_a_role_that_may_not_create_tables_is_told_what_to_grant(
         await journal.open()
     await journal.close()
     assert SECRET not in caught.value.message
-
-
-async def test_a_schema_of_a_later_version_is_left_alone(postgres: PostgresServer) -> None:
-    schema = fresh_schema()
-    journal = journal_at(postgres.url(schema))
-    await journal.open()
-    await journal.close()
-    postgres.execute(f"UPDATE {schema}.version SET version = 2")
-    with pytest.raises(InvalidOption, match="upgrade"):
-        await journal.open()
-    await journal.close()
 
 
 async def test_handles_that_come_first_together_make_one_schema(postgres: PostgresServer) -> None:

@@ -137,15 +137,6 @@ def _scripts(server: ValkeyServer) -> int:
     return int(told.get("cmdstat_evalsha", {}).get("calls", 0))
 
 
-async def test_a_format_of_a_later_version_is_left_alone(lone: ValkeyServer) -> None:
-    journal = journal_at(lone)
-    await journal.open()
-    lone.execute("HSET", Keys(journal.target.prefix, SHARD).head, "version", "2")
-    with pytest.raises(InvalidOption, match="upgrade"):
-        await journal.open()
-    await journal.close()
-
-
 @pytest.mark.parametrize("shard", ["orders", "a}b", "{x}", "or/ders %"])
 def test_all_keys_of_a_shard_share_one_hash_tag(shard: str) -> None:
     keys = Keys("p", shard)

@@ -3,21 +3,24 @@
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from omnirelay.model.errors import InvalidOption
 from omnirelay.model.ports import set_failpoint
+from omnirelay.pipeline.audit import ShardSeen, cut_off
+from omnirelay.pipeline.audit_evidence import evidence_of_tables
 from omnirelay.pipeline.audit_report import FINDINGS, RUNS, add_rows
 from omnirelay.pipeline.datasets import LEASE_EVENTS, Change, Commit, TableFenced
 from omnirelay.pipeline.delta import DeltaTables
 from omnirelay.pipeline.hold import HoldLost, Unheld
 from omnirelay.pipeline.maintain import Upkeep, maintain
-from tests.spark.small_tables import BEGIN, LIVES, SEEN, content, frame, life
+from omnirelay.pipeline.schema import EVENT
+from tests.spark.small_tables import BEGIN, LIVES, SEEN, content, event, frame, life
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -89,6 +92,82 @@ def test_events_go_by_age_once_every_table_has_read_them(tables: DeltaTables) ->
     assert gone[0].retired == 1
     assert content(tables.read("lease_events")) == []
     assert tables.positions("lease_events") == {"a": 6}
+
+
+def add_events(tables: DeltaTables, rows: list[dict[str, Any]]) -> None:
+    """Any: see `event`."""
+    ends = {row["shard"]: row["sequence"] for row in rows}
+    commit = Commit(tables.snapshot(LEASE_EVENTS), ends, fence=1)
+    new = frame(tables.session, rows).coalesce(1)
+    tables.commit(LEASE_EVENTS, Change(append=new), commit)
+
+
+def late(shard: str, sequence: int, **span: float) -> dict[str, Any]:
+    return {**event(shard, sequence, "Enqueue", 9), "timestamp": BEGIN + timedelta(**span)}
+
+
+def sequences(tables: DeltaTables) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for row in content(tables.read("lease_events")):
+        by_name = dict(zip(EVENT, row, strict=True))
+        found.setdefault(by_name["shard"], []).append(by_name["sequence"])
+    return {shard: sorted(some) for shard, some in found.items()}
+
+
+def retired(tables: DeltaTables, **span: float) -> int:
+    hold = Unheld()
+    hold.fence = 1
+    kept = maintain(tables, hold, Upkeep(keep_days=1), datasets=(), clock=Late(**span))
+    return kept[0].retired
+
+
+def lost_tails(tables: DeltaTables) -> list[tuple[str, int]]:
+    ends = {shard: some[-1] for shard, some in sequences(tables).items()}
+    seen = [ShardSeen(shard, 1, end, 1, None, 0) for shard, end in ends.items()]
+    found = cut_off(seen, evidence_of_tables(tables).acknowledged)
+    return [(one.shard, one.sequence) for one in found]
+
+
+def test_an_audit_does_not_miss_what_retention_let_go_and_still_misses_what_was_lost(
+    tables: DeltaTables,
+) -> None:
+    add_events(tables, [late("b", 1, days=2)])
+    assert retired(tables, days=2) == 3
+    assert sequences(tables) == {"b": [1]}  # the other queue has been quiet since
+    assert lost_tails(tables) == []
+    add_events(tables, [late("a", 7, days=2), late("b", 2, days=2)])
+    assert lost_tails(tables) == []
+    table = tables.open(LEASE_EVENTS)
+    assert table is not None
+    table.delete("sequence = 7 OR shard = 'b'")
+    assert lost_tails(tables) == [("a", 1), ("b", 1)]
+
+
+def test_an_audit_does_not_miss_what_a_run_commits_while_it_begins(
+    tables: DeltaTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = tables.read
+
+    def read_amid_a_run(name: str) -> "DataFrame | None":
+        rows = read(name)
+        if name == LEASE_EVENTS.name:
+            add_events(tables, [late("a", 7, seconds=7)])
+        return rows
+
+    monkeypatch.setattr(tables, "read", read_amid_a_run)
+    evidence = evidence_of_tables(tables)
+    assert evidence.events.count() == evidence.acknowledged["a"] == 6
+
+
+def test_retention_leaves_no_hole_where_an_older_event_has_to_stay(tables: DeltaTables) -> None:
+    add_events(tables, [late("c", 1, seconds=1), late("d", 1, days=2)])
+    add_events(tables, [late("c", 2, seconds=2)])
+    add_events(tables, [late("c", 3, days=2)])
+    assert retired(tables, days=2) == 3
+    assert sequences(tables) == {"c": [1, 2, 3], "d": [1]}
+    assert retired(tables, days=4) == 1  # they are together in one file by now
+    assert sequences(tables) == {}
+    assert lost_tails(tables) == []
 
 
 class Lost:

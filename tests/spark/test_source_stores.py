@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SHARD = "resourcelease"
 ENVELOPES = 12
 EVENTS = sum(range(1, ENVELOPES + 1))
-STORES = ("file", "s3", "gs", "postgres", "valkey", "nats_one", "hubs")
+STORES = ("file", "s3", "gs", "az", "postgres", "valkey", "nats_one", "hubs")
 _numbers = count()
 
 

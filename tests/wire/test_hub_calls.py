@@ -188,12 +188,37 @@ async def test_what_is_too_large_or_unknown_is_named_and_the_hub_lives(
     assert len(await scan(journal, SHARD)) == 1
 
 
+NO_HUB = r"is no omnirelay\.v1\.ReplicationHub: start that node with --hub, or upgrade the older"
+
+
 async def test_a_node_that_is_no_hub_says_so() -> None:
     async with node() as opened:
         journal = open_address(opened.urls["grpc"].replace("grpc", "hub"), SHARD).journal
-        with pytest.raises(Unavailable, match="is no hub: start that node with --hub"):
+        with pytest.raises(Unavailable, match=NO_HUB):
             await journal.open()
         await journal.close()
+
+
+async def test_a_hub_of_a_later_protocol_is_left_alone() -> None:
+    heard: list[str] = []
+
+    def opens(method: str) -> Any:  # Any: the stubs leave the messages open
+        return grpc.unary_unary_rpc_method_handler(lambda *_: heard.append(method))
+
+    server = grpc.aio.server()
+    later = {name: opens(name) for name in ("Open", "Head", "Append")}
+    server.add_registered_method_handlers("omnirelay.v2.ReplicationHub", later)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    journal = open_address(f"hub://127.0.0.1:{port}", SHARD).journal
+    reader = journal.reader()
+    for ask in (journal.open, reader.head):
+        with pytest.raises(Unavailable, match=NO_HUB):
+            await ask()
+    await reader.close()
+    await journal.close()
+    await server.stop(None)
+    assert heard == []
 
 
 # -- bounds -------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ async def test_what_survives_is_what_the_store_behind_the_hub_says(
     hubs: HubHost, tmp_path: Path
 ) -> None:
     kept, lost = hubs.fresh(), hubs.open(tmp_path, "memory:")
-    async with omnirelay.connect(kept, require="power_loss") as relay:
+    async with omnirelay.connect(kept, require="process_kill") as relay:
         await relay.enqueue("table", "a")
     with pytest.raises(OmniRelayError, match=r"does not survive process_kill \(memory behind hub"):
         async with omnirelay.connect(lost, require="process_kill"):

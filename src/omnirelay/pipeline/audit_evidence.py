@@ -20,15 +20,19 @@ if TYPE_CHECKING:
 
 def evidence_of_tables(tables: Tables) -> Evidence:
     """Raises Unavailable if there is no table of events."""
+    # First: a run that commits meanwhile brings events that nobody has acknowledged here.
+    positions = tables.positions(LEASE_EVENTS.name)
     events = tables.read(LEASE_EVENTS.name)
     if events is None:
         raise Unavailable(
             f"{tables.root} has no table {LEASE_EVENTS.name}: `omnirelay pipeline run` makes it"
         )
+    # Last: what was let go until now is not missed.
+    retired = tables.snapshot(LEASE_EVENTS).retired
     return Evidence(
         events=events,
         quarantined=tables.read(QUARANTINED.name),
-        acknowledged=tables.positions(LEASE_EVENTS.name),
+        acknowledged={shard: at for shard, at in positions.items() if at > retired.get(shard, 0)},
     )
 
 

@@ -131,6 +131,8 @@ class Snapshot:
     """Table to the version of it that was read to its end: files from before hold nothing new."""
     links: dict[str, int] = field(default_factory=dict)
     """Of the event table: by which envelope each shard's position is known again."""
+    retired: dict[str, int] = field(default_factory=dict)
+    """Of the event table: up to where a shard's events were let go for their age."""
 
 
 class TableMoved(OmniRelayError):
@@ -217,6 +219,7 @@ class Commit:
     inputs: Positions = field(default_factory=dict)
     """As in Snapshot."""
     links: Positions = field(default_factory=dict)
+    retired: Positions = field(default_factory=dict)
     vet: Callable[[int], None] | None = None
     """Told how many rows were written, before anyone sees them; raising refuses them."""
 

@@ -49,6 +49,7 @@ from omnirelay.pipeline.delta_log import (
     INPUT,
     LEASE,
     LINK,
+    RETIRED,
     SCHEMA,
     SHARD,
     SHARDS,
@@ -229,6 +230,7 @@ class DeltaTables:
             version=table.version(),
             positions=by_shard(table, SHARD),
             links=by_shard(table, LINK) if dataset.name == EVENTS else {},
+            retired=by_shard(table, RETIRED) if dataset.name == EVENTS else {},
             fence=table.transaction_version(LEASE) or 0,
             inputs={n: version for n, version in read.items() if version not in (None, NOT_READ)},
         )

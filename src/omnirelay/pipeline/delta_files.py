@@ -241,6 +241,14 @@ def values_in(table: str, paths: Iterable[str], column: str) -> frozenset[str]:
     return frozenset(found)
 
 
+def ends_in(table: str, path: str) -> dict[str, tuple[int, int]]:
+    """Of a file of events below the table's folder: shard to its first and last sequence there."""
+    system, root = file_system(table)
+    rows = pq.read_table(f"{root}/{path}", columns=["shard", "sequence"], filesystem=system)
+    ends = rows.group_by("shard").aggregate([("sequence", "min"), ("sequence", "max")])
+    return {row["shard"]: (row["sequence_min"], row["sequence_max"]) for row in ends.to_pylist()}
+
+
 def subfolders(root: str, folder: str) -> list[str]:
     system, path = file_system(root)
     found = system.get_file_info(pafs.FileSelector(f"{path}/{folder}", allow_not_found=True))

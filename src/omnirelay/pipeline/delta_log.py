@@ -3,6 +3,7 @@
     shard:<name>          how far the table has come in the shard
     link:<name>           of the event table: the envelope that holds that position, by the first
                           digits of its checksum
+    retired:<name>        of the event table: up to where a shard's events were let go for their age
     omnirelay.lease       the fence of the pipeline that wrote
     omnirelay.schema      the version of the columns
     input:<table>         the version of another table that was read to its end
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 SHARD = "shard:"
 LINK = "link:"
+RETIRED = "retired:"
 LEASE = "omnirelay.lease"
 SCHEMA = "omnirelay.schema"
 INPUT = "input:"
@@ -35,6 +37,7 @@ def properties(dataset: "Dataset", commit: "Commit", *, migrates: bool) -> Commi
     """What stands in the log beside the files."""
     versions = {f"{SHARD}{shard}": at for shard, at in commit.positions.items()}
     versions |= {f"{LINK}{shard}": link for shard, link in commit.links.items()}
+    versions |= {f"{RETIRED}{shard}": at for shard, at in commit.retired.items()}
     versions |= {f"{INPUT}{name}": version for name, version in commit.inputs.items()}
     versions |= {LEASE: commit.fence} | ({SCHEMA: dataset.version} if migrates else {})
     return CommitProperties(

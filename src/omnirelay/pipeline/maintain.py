@@ -19,13 +19,21 @@ from omnirelay.pipeline.datasets import (
     QUARANTINED,
     Commit,
     Dataset,
+    Positions,
     TableFenced,
     TableMoved,
     all_datasets,
 )
 from omnirelay.pipeline.delta import DeltaTables
-from omnirelay.pipeline.delta_files import DataFile, commit_folder, file_system, write_files
+from omnirelay.pipeline.delta_files import (
+    DataFile,
+    commit_folder,
+    ends_in,
+    file_system,
+    write_files,
+)
 from omnirelay.pipeline.hold import Holding
+from omnirelay.pipeline.retention import lasts, without_holes
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -112,7 +120,8 @@ class _Upkeeper:
 
     def _retire(self, dataset: Dataset, table: "DeltaTable") -> int:
         """Whole files only, by the greatest time their statistics name: nothing is rewritten. An
-        event goes only when every table has read it; what an audit proved of it stays."""
+        event goes only when every table has read it, and all before it; what an audit proved of it
+        stays, and up to where they went, so that no audit misses them."""
         if self.upkeep.keep_days is None or dataset.kind not in ("append", "carry"):
             return 0
         if dataset in SHARED:
@@ -121,13 +130,23 @@ class _Upkeeper:
             return 0
         now = datetime.fromtimestamp(self.clock.wall_ms() / 1000, UTC)
         oldest = now - timedelta(days=self.upkeep.keep_days)
+        files = self.tables.files(table)
         over = [
             file
-            for file in self.tables.files(table)
+            for file in files
             if file.state != "open" and file.latest is not None and file.latest < oldest
         ]
+        retired: dict[str, int] = {}
+        if over and dataset is LEASE_EVENTS:
+            ends = {file.path: ends_in(self.tables.address(dataset), file.path) for file in files}
+            paths = without_holes((file.path for file in over), ends)
+            over = [file for file in over if file.path in paths]
+            retired = lasts(paths, ends)
         if over:
-            self._commit(dataset, table, [self.tables.removal(file, dataset) for file in over])
+            gone: list[AddAction | RemoveAction] = [
+                self.tables.removal(file, dataset) for file in over
+            ]
+            self._commit(dataset, table, gone, retired=retired)
         return len(over)
 
     def _all_have_read(self) -> bool:
@@ -164,10 +183,16 @@ class _Upkeeper:
         self._commit(dataset, table, [*adds, *gone])
 
     def _commit(
-        self, dataset: Dataset, table: "DeltaTable", actions: "list[AddAction | RemoveAction]"
+        self,
+        dataset: Dataset,
+        table: "DeltaTable",
+        actions: "list[AddAction | RemoveAction]",
+        *,
+        retired: Positions | None = None,
     ) -> None:
         self.hold.check()
-        commit = Commit(self.tables.snapshot(dataset), {}, fence=self.hold.fence)
+        base = self.tables.snapshot(dataset)
+        commit = Commit(base, {}, fence=self.hold.fence, retired=retired or {})
         if commit.base.fence > commit.fence:
             raise TableFenced(dataset.name, commit.fence, commit.base.fence)
         self.tables.act(dataset, table, actions, commit=commit)

@@ -22,15 +22,20 @@ class FileSystem(NamedTuple):
         return self.kind in REMOTE
 
     @property
-    def doubt(self) -> str | None:
-        """Why a sync there need not mean that a power cut takes nothing; None if it does."""
+    def loss(self) -> str | None:
+        """Why a power cut takes what was synced there; None if that is not known."""
         if self.kind in _IN_MEMORY:
             return f"{self.kind} is kept in memory"
         if "volatile" in self.options:
             return f"this {self.kind} leaves syncs out"
-        if self.kind not in _ON_DISK:
-            return f"what {self.kind} survives, it does not tell"
         return None
+
+    @property
+    def doubt(self) -> str | None:
+        """Why a sync there need not mean that a power cut takes nothing; None if it does."""
+        if self.loss is None and self.kind not in _ON_DISK:
+            return f"what {self.kind} survives, it does not tell"
+        return self.loss
 
 
 UNKNOWN: Final = FileSystem("a file system that the operating system does not name")

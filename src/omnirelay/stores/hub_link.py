@@ -192,7 +192,10 @@ class HubLink:
         """What is known after it. What the hub itself said of its store is passed on."""
         shown, words = self.target.shown, error.message
         if isinstance(error, Unimplemented):
-            return Unavailable(f"{shown} is no hub: start that node with --hub ({words})")
+            return Unavailable(
+                f"{shown} is no {REPLICATION_HUB.name}: start that node with --hub, or upgrade the "
+                f"older of the two ({words})"
+            )
         if isinstance(error, Unauthenticated | PermissionDenied):
             return Unavailable(f"{shown} refuses us: {words}")
         if isinstance(error, DeadlineExceeded):

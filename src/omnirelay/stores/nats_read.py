@@ -12,6 +12,7 @@ from omnirelay.model.errors import Corrupt, OmniRelayError
 from omnirelay.stores.nats_address import NatsAddress
 from omnirelay.stores.nats_link import NatsLink, StoredMessage
 from omnirelay.stores.nats_parts import PIECES, NatsParts
+from omnirelay.stores.nats_streams import check_version
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
@@ -62,6 +63,11 @@ class NatsReader:
         if not self._link.is_open:
             self._stored = None
             await self._link.open()
+            try:
+                await check_version(self._link)
+            except BaseException:
+                await self._link.close()  # so that the next call asks again
+                raise
         return self._link
 
     async def head(self) -> Head:

@@ -7,6 +7,11 @@ from nats.js.api import RePublish, StreamConfig, StreamInfo
 from omnirelay.model.errors import InvalidOption
 from omnirelay.stores.nats_address import NatsAddress
 from omnirelay.stores.nats_link import NatsLink
+from omnirelay.stores.versions import refuse_later
+
+LAYOUT_VERSION = 1
+_VERSION = "omnirelay_layout"
+"""In the metadata of the journal's stream, for the others too."""
 
 
 async def ensure_streams(link: NatsLink) -> StreamInfo:
@@ -16,6 +21,7 @@ async def ensure_streams(link: NatsLink) -> StreamInfo:
     """
     address = link.address
     info = await _ensure(link, journal_config(address, takes_batches=link.knows_batches))
+    _check_version(info.config, address)
     _check_journal(info.config, address)
     replicas = info.config.num_replicas or 1
     parts = await _ensure(link, parts_config(address, replicas))
@@ -36,6 +42,7 @@ def journal_config(address: NatsAddress, *, takes_batches: bool) -> StreamConfig
         num_replicas=address.replicas or 1,
         allow_direct=True,
         allow_atomic=takes_batches or None,
+        metadata={_VERSION: str(LAYOUT_VERSION)},
         # Tells readers that something was stored; a plain subscription hears of it before it is.
         republish=RePublish(
             src=f"{address.stream}.journal.*",
@@ -58,6 +65,26 @@ def parts_config(address: NatsAddress, replicas: int) -> StreamConfig:
         num_replicas=replicas,
         allow_direct=True,
     )
+
+
+async def check_version(link: NatsLink) -> None:
+    """Of a journal that is only read, if there is one."""
+    with link.errors():
+        try:
+            info = await link.manager.stream_info(link.address.stream)
+        except nats.js.errors.NotFoundError:
+            return
+    _check_version(info.config, link.address)
+
+
+def _check_version(config: StreamConfig, address: NatsAddress) -> None:
+    said = (config.metadata or {}).get(_VERSION, "1")
+    if not said.isdecimal():
+        raise InvalidOption(
+            f"{address.shown}: {_VERSION} of the stream {config.name} is {said[:80]!r}, must be a "
+            f"number: correct its metadata, or name another stream"
+        )
+    refuse_later(address.shown, int(said), LAYOUT_VERSION)
 
 
 async def _ensure(link: NatsLink, wanted: StreamConfig) -> StreamInfo:

@@ -20,7 +20,7 @@ from omnirelay.model import limits
 from omnirelay.model.errors import Fenced, OmniRelayError, OutcomeUnknown, SequenceTaken
 from omnirelay.model.ports import failpoint
 from omnirelay.stores.objects_bucket import Bucket
-from omnirelay.stores.objects_layout import Floor, floor_of
+from omnirelay.stores.objects_layout import VERSION, Floor, floor_of
 from omnirelay.stores.objects_read import ObjectReader
 from omnirelay.stores.objects_roll import prune, roll
 
@@ -47,7 +47,11 @@ class ObjectJournal(ObjectReader):
 
     async def open(self) -> None:
         await self.close()
+        marked = await self._check_version()
         await self._bucket.prepare(self._layout.word)
+        if marked < VERSION:
+            await self._bucket.create(self._layout.version(VERSION), b"")
+            await self._check_version()  # a later program may have opened it in the same moment
         self._alone = len((await self._look()).firsts)
 
     async def close(self) -> None:

@@ -5,6 +5,7 @@
     _floors/{shard}/{rolled}-{pruned}        which sequences are no longer to be looked for above
     _epochs/{shard}/{first}-{epoch}          which envelopes under the floor began an epoch
     _snapshots/{shard}/…                     snapshots
+    _versions/{shard}/{version}              the versions of this layout that it has had
 
 A floor is written before anything under it is deleted. Whoever finds an envelope's object asks for
 the floor afterwards, and what lies under it does not count: so an object that a writer of the past
@@ -21,6 +22,7 @@ import re
 
 import msgspec
 
+VERSION = 1
 _WORD_CHARS = 200
 _WIDTH = 20
 
@@ -52,9 +54,13 @@ class Layout:
         self.epochs = f"_epochs/{self.word}/"
         self.parts = f"_snapshots/{self.word}/parts/"
         self.refs = f"_snapshots/{self.word}/refs/"
+        self.versions = f"_versions/{self.word}/"
 
     def envelope(self, first: int) -> str:
         return f"{self.envelopes}{first:0{_WIDTH}d}.json"
+
+    def version(self, number: int) -> str:
+        return f"{self.versions}{number:0{_WIDTH}d}"
 
     def segment(self, first: int, last: int) -> str:
         return f"{self.segments}{first:0{_WIDTH}d}-{last:0{_WIDTH}d}.ndjson"

@@ -9,9 +9,18 @@ from omnirelay.journal.backend import Head, SnapshotRef
 from omnirelay.journal.format import unseal
 from omnirelay.model.errors import Corrupt, OmniRelayError
 from omnirelay.stores.objects_bucket import Bucket, get_all
-from omnirelay.stores.objects_layout import Floor, Layout, Span, floor_of, numbers, spans_of
+from omnirelay.stores.objects_layout import (
+    VERSION,
+    Floor,
+    Layout,
+    Span,
+    floor_of,
+    numbers,
+    spans_of,
+)
 from omnirelay.stores.objects_segment import Segment, decode, outline
 from omnirelay.stores.objects_snapshots import ObjectSnapshots
+from omnirelay.stores.versions import refuse_later
 
 PAUSE_MIN_S = 0.02
 PAUSE_MAX_S = 1.0
@@ -41,9 +50,21 @@ class ObjectReader:
         """The last read ended with the end of an envelope, here."""
         self._segment: tuple[Span, Segment] | None = None
         self._pause_s = PAUSE_MIN_S
+        self._is_known = False
+        """Its layout is of a version that this program knows."""
+
+    async def _check_version(self) -> int:
+        """The latest one that is marked; 0 if none is."""
+        keys = await self._bucket.keys(self._layout.versions)
+        marked = max((one for key in keys for one in numbers(key)), default=0)
+        refuse_later(self._bucket.shown, marked, VERSION)
+        self._is_known = True
+        return marked
 
     async def _look(self, after: int = 0) -> Look:
         """Names first, floor afterwards: see the layout for why."""
+        if not self._is_known:
+            await self._check_version()
         layout = self._layout
         start = layout.envelope(max(after, self._floor.height))
         keys = await self._bucket.keys(layout.envelopes, start)
@@ -178,6 +199,7 @@ class ObjectReader:
     async def close(self) -> None:
         self._floor, self._head, self._ended = Floor(), (0, Head()), 0
         self._segment = None
+        self._is_known = False
 
 
 def _unbroken(firsts: list[int], bodies: list[bytes]) -> list[bytes]:

@@ -8,7 +8,8 @@ import psycopg
 from omnirelay.journal.backend import Head, SnapshotRef
 from omnirelay.model.errors import Corrupt, Unavailable
 from omnirelay.stores.postgres_link import PostgresLink, PostgresTarget, Row, fetch
-from omnirelay.stores.postgres_schema import NO_TABLES, Ground, channel
+from omnirelay.stores.postgres_schema import NO_TABLES, SCHEMA_VERSION, Ground, channel
+from omnirelay.stores.versions import refuse_later
 
 AGAIN_S = 0.2
 """Between two tries to reach a server that one waits for."""
@@ -33,6 +34,8 @@ class PostgresReader:
     async def _head_row(self) -> Row | None:
         """last, epoch, checksum, written_at, pruned_through, segment_from, number, segment_events;
         None before the first writer has opened the shard."""
+        if self._ground is None:
+            await self._check_version()
         sql = (
             f"SELECT last, epoch, checksum, written_at, pruned_through, segment_from, number, "
             f"segment_events FROM {self._schema}.heads WHERE shard = %s"
@@ -42,6 +45,12 @@ class PostgresReader:
             return None
         self._ground = Ground(self._schema, rows[0][6], rows[0][7])
         return rows[0]
+
+    async def _check_version(self) -> None:
+        for (version,) in (
+            await self._rows_of(f"SELECT version FROM {self._schema}.version", ()) or ()
+        ):
+            refuse_later(self.target.shown, version, SCHEMA_VERSION)
 
     async def head(self) -> Head:
         row = await self._head_row()

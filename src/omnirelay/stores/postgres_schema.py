@@ -12,6 +12,7 @@ import psycopg
 
 from omnirelay.model.errors import InvalidOption
 from omnirelay.stores.postgres_link import PostgresLink, Row, fetch
+from omnirelay.stores.versions import refuse_later
 
 SCHEMA_VERSION = 1
 SEGMENT_EVENTS = 1 << 16
@@ -83,11 +84,7 @@ async def prepare(link: PostgresLink) -> None:
                 f"{link.target.shown}: {error.diag.message_primary}: grant its role CREATE on the "
                 f"database, or CREATE and USAGE on the schema {schema!r}"
             ) from None
-    if version > SCHEMA_VERSION:
-        raise InvalidOption(
-            f"{link.target.shown} has schema version {version}, this program knows "
-            f"{SCHEMA_VERSION}: upgrade it"
-        )
+    refuse_later(link.target.shown, version, SCHEMA_VERSION)
 
 
 async def _version(connection: psycopg.AsyncConnection[Row], schema: str) -> int:

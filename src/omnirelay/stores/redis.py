@@ -14,14 +14,12 @@ import redis.exceptions as failed
 
 from omnirelay.journal.backend import Durability, Head, JournalSource, SnapshotRef
 from omnirelay.journal.format import Sealed
-from omnirelay.model.errors import Corrupt, Fenced, InvalidOption, SequenceTaken
+from omnirelay.model.errors import Corrupt, Fenced, SequenceTaken
 from omnirelay.model.ports import failpoint
 from omnirelay.stores.redis_durability import durability
 from omnirelay.stores.redis_keys import entry, sequence_of
 from omnirelay.stores.redis_link import RedisTarget
-from omnirelay.stores.redis_reading import RedisReader
-
-FORMAT_VERSION = 1
+from omnirelay.stores.redis_reading import LAYOUT_VERSION, RedisReader
 
 # The stream comes first: it refuses what does not follow, and then nothing was changed. What comes
 # after it cannot fail, since the head was just read.
@@ -73,13 +71,7 @@ class RedisJournal(RedisReader):
         self._script = await self._link.ask(lambda client: client.script_load(_APPEND))
         head = self._keys.head
         # Written even if it is there: a replica refuses here, and not the first append.
-        await self._link.ask(lambda client: client.hsetnx(head, "version", FORMAT_VERSION))
-        version = int(await self._link.ask(lambda client: client.hget(head, "version")))
-        if version > FORMAT_VERSION:
-            raise InvalidOption(
-                f"{self.target.shown} has format version {version}, this program knows "
-                f"{FORMAT_VERSION}: upgrade it"
-            )
+        await self._link.ask(lambda client: client.hsetnx(head, "version", LAYOUT_VERSION))
         await self._check_end()
 
     async def _check_end(self) -> None:

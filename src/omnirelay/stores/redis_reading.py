@@ -7,7 +7,9 @@ from omnirelay.journal.backend import Head, SnapshotRef
 from omnirelay.model.errors import Corrupt, Unavailable
 from omnirelay.stores.redis_keys import Keys, entry
 from omnirelay.stores.redis_link import RedisLink, RedisTarget, sleep_until
+from omnirelay.stores.versions import refuse_later
 
+LAYOUT_VERSION = 1
 BLOCK_S = 2.0
 """One blocking read; well below what the client takes for a dead line."""
 AGAIN_S = 0.2
@@ -27,8 +29,9 @@ class RedisReader:
         self._keys = Keys(target.prefix, shard)
 
     async def head(self) -> Head:
-        wanted = ("last", "epoch", "checksum", "time")
+        wanted = ("last", "epoch", "checksum", "time", "version")
         row = await self._link.ask(lambda client: client.hmget(self._keys.head, wanted))
+        refuse_later(self.target.shown, int(row[4] or 1), LAYOUT_VERSION)
         if row[0] is None:
             return Head()
         return Head(int(row[0]), int(row[1]), row[2].decode(), int(row[3]))

@@ -19,6 +19,7 @@ from omnirelay.journal.backend import Durability, Head, JournalSource, SnapshotR
 from omnirelay.journal.format import Sealed
 from omnirelay.model.errors import Corrupt, Fenced, OmniRelayError, SequenceTaken, Unavailable
 from omnirelay.model.ports import failpoint
+from omnirelay.stores.file_systems import file_system
 from omnirelay.stores.highwater import HighWater, Mark
 from omnirelay.stores.sqlite_file import (
     OwnerLock,
@@ -64,7 +65,8 @@ class SqliteReader:
     @property
     def _db(self) -> WalConnection:
         if self._connection is None:
-            self._connection = connect(self.path, read_only=True, vfs=self._vfs)
+            check = partial(check_ours, path=self.path)
+            self._connection = connect(self.path, read_only=True, vfs=self._vfs, check=check)
         return self._connection
 
     @contextmanager
@@ -217,10 +219,12 @@ class SqliteJournal(SqliteReader):
 
     async def durability(self) -> Durability:
         level = scalar(self._db, "PRAGMA synchronous")
-        safe = level == 2 and apsw.SQLITE_VERSION_NUMBER >= SAFE_SQLITE
+        # A VFS of the caller's own stands on what only the caller knows.
+        loss = file_system(self.path).loss if self._vfs is None else None
+        safe = level == 2 and apsw.SQLITE_VERSION_NUMBER >= SAFE_SQLITE and loss is None
         condition = (
-            f"WAL, synchronous={level}, SQLite {apsw.sqlite_lib_version()}, a local file system, "
-            f"one process"
+            f"WAL, synchronous={level}, SQLite {apsw.sqlite_lib_version()}, "
+            f"{loss or 'a local file system'}, one process"
         )
         return Durability(True, safe, False, condition)
 

@@ -18,6 +18,7 @@ from omnirelay.model.errors import (
     Unavailable,
 )
 from omnirelay.stores.sqlite_wal import WalConnection
+from omnirelay.stores.versions import refuse_later
 
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x4F6D5265  # "OmRe", so that `file` and a careless program can tell it apart
@@ -146,10 +147,7 @@ def check_ours(connection: apsw.Connection, path: str) -> None:
             connection.execute("ROLLBACK")
     if owner != APPLICATION_ID and not (owner == version == 0 and is_empty):
         raise InvalidOption(f"{path} is another program's SQLite file: choose another path")
-    if version > SCHEMA_VERSION:
-        raise InvalidOption(
-            f"{path} has schema version {version}, this program knows {SCHEMA_VERSION}: upgrade it"
-        )
+    refuse_later(path, version, SCHEMA_VERSION)
 
 
 def migrate(connection: apsw.Connection) -> None:

@@ -122,7 +122,7 @@ async def run(options: argparse.Namespace, resume: Resume) -> None:
     url = f"sqlite:///{options.path}"
     # The log starts short here, so that kills and limits meet it while it grows.
     registry.LOG_BYTES = 0  # type: ignore[attr-defined]
-    engine = Engine.open(url, namespace=SHARD, options=_OPTIONS, keep=_KEEP, require="power_loss")
+    engine = Engine.open(url, namespace=SHARD, options=_OPTIONS, keep=_KEEP, require="process_kill")
     recovery_ms = (time.perf_counter() - started) * 1000
     stats = await stats_of(engine)
     report(Ready(recovery_ms, stats.last_sequence, stats.pending_count, stats.active_lease_count))

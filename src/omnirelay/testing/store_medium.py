@@ -24,6 +24,10 @@ class Medium(ABC):
     """Something kept apart from the journal tells that its end is missing."""
     shows_bytes = True
     """`bodies`, `put_body` and `drop` work."""
+    outlives_programs = True
+    """What one version of a program stored, another may open: `version` and `put_version` work."""
+    named_no_version = False
+    """Journals were once made that do not say how they are laid out."""
 
     @abstractmethod
     def handle(self, shard: str = SHARD) -> JournalTarget:
@@ -42,7 +46,16 @@ class Medium(ABC):
         """An envelope is gone, without a trace."""
         raise AssertionError(_NO_BYTES)
 
+    def version(self) -> int | None:
+        """Of the layout, as the storage says; None if it does not."""
+        raise AssertionError(_NO_VERSION)
 
+    def put_version(self, version: int | None) -> None:
+        """Another one, or none, as another version of the program would have left it."""
+        raise AssertionError(_NO_VERSION)
+
+
+_NO_VERSION = "this storage has a version but does not say how; set outlives_programs to False"
 _NO_BYTES = "this storage shows its bytes but does not say how; set shows_bytes to False"
 
 

@@ -30,6 +30,7 @@ from omnirelay.testing.store_medium import (
     opened,
     snapshot_of,
 )
+from omnirelay.testing.store_versions import Versions
 from omnirelay.testing.store_waiting import Waiting
 
 __all__ = ["SHARD", "JournalSuite", "Medium"]
@@ -310,5 +311,6 @@ class JournalSuite(
     TakingSnapshots,
     Pruning,
     NoticingDamage,
+    Versions,
 ):
     """Every case. Inherit it once for each kind of storage."""
