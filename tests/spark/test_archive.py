@@ -27,14 +27,9 @@ from omnirelay.pipeline.archive_reading import (
 )
 from omnirelay.pipeline.decode import Part
 from omnirelay.pipeline.offsets import Span, held
-from omnirelay.pipeline.segment import (
-    Manifest,
-    Segment,
-    archived_shards,
-    damage_of,
-    segments_of,
-    shard_folder,
-)
+from omnirelay.pipeline.segment import Manifest, Segment
+from omnirelay.pipeline.shelf import archived_shards, damage_of, segments_of
+from omnirelay.pipeline.shelf_folder import FolderShelf
 from omnirelay.stores.sqlite_positions import SqliteCheckpoints
 from omnirelay.testing.envelopes import Scribe
 from omnirelay.testing.event_rows import rows_of
@@ -122,17 +117,14 @@ def test_killed_at_any_step_an_archive_is_finished_by_the_next_run(
     assert subprocess.run(words, check=False).returncode == 9
     archive_journal(str(journal), archive, segment_events=6)
     assert sequences(archive) == list(range(1, 19))
-    left = [path.name for path in shard_folder(archive, "s").iterdir()]
+    left = [path.name for path in (archive / "s").iterdir()]
     assert len([name for name in left if name.endswith(".parquet")]) == 3
     assert not [name for name in left if name.endswith(".tmp")]
 
 
 def test_only_one_archiver_works_in_an_archive(journal: Path, tmp_path: Path) -> None:
-    from omnirelay.pipeline.archive import _alone
-
-    folder = shard_folder(tmp_path / "a", "s")
-    folder.mkdir(parents=True)
-    with _alone(folder), pytest.raises(Unavailable, match="another archiver"):
+    inside = FolderShelf(tmp_path / "a").alone("s")
+    with inside, pytest.raises(Unavailable, match="another archiver"):
         archive_journal(str(journal), tmp_path / "a")
 
 
@@ -196,7 +188,7 @@ def test_segments_are_parquet_that_anybody_can_read(journal: Path, tmp_path: Pat
 
 def test_a_manifest_that_is_none_is_named(journal: Path, tmp_path: Path) -> None:
     archive_journal(str(journal), tmp_path / "a", segment_events=5)
-    manifest = next(shard_folder(tmp_path / "a", "s").glob("*.json"))
+    manifest = next((tmp_path / "a" / "s").glob("*.json"))
     manifest.write_text("{")
     with pytest.raises(Corrupt, match=manifest.name):
         segments_of(tmp_path / "a", "s")
@@ -206,7 +198,7 @@ def test_a_manifest_that_is_none_is_named(journal: Path, tmp_path: Path) -> None
 def test_any_name_of_a_shard_gets_a_folder_of_its_own_inside_the_archive(
     tmp_path: Path, shard: str
 ) -> None:
-    folder = shard_folder(tmp_path, shard)
+    folder = tmp_path / FolderShelf(tmp_path).place(shard)
     assert folder.resolve().parent == tmp_path.resolve()
     scribe = Scribe(shard)
     append(tmp_path / "j.db", [scribe.seal(3)])

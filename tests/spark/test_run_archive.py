@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from omnirelay.pipeline.archive import archive_journal
 from omnirelay.pipeline.delta import DeltaTables
 from omnirelay.pipeline.run import run_pipeline
-from omnirelay.pipeline.segment import segments_of
+from omnirelay.pipeline.shelf import segments_of
 from omnirelay.pipeline.synth import Plan, synthesize
 
 if TYPE_CHECKING:
