@@ -48,9 +48,9 @@ class CloudBucket:
         except (PermissionDeniedError, UnauthenticatedError) as error:
             kind = type(error).__name__.removesuffix("Error")
             raise InvalidOption(f"{self.shown}: {kind}: correct the credentials") from error
-        except (NotFoundError, FileNotFoundError) as error:
-            raise Unavailable(f"{self.shown}: there is no such bucket: create it") from error
         except (BaseError, OSError, TimeoutError) as error:
+            if _lacks_bucket(error):
+                raise Unavailable(f"{self.shown}: there is no such bucket: create it") from error
             raise Unavailable(f"{self.shown} does not answer: {said(error)}") from error
 
     async def prepare(self, shard: str) -> None:
@@ -157,6 +157,14 @@ class CloudBucket:
                 f"?survives=node_loss to the address if you know"
             )
         return Durability(True, is_told, self._survives == "node_loss", words)
+
+
+def _lacks_bucket(error: BaseException) -> bool:
+    """A missing object is told by its own error, where one is asked for. Where something is listed
+    the answer is just one that was not expected."""
+    words = str(error)
+    is_named = "NoSuchBucket" in words or "ContainerNotFound" in words
+    return is_named or isinstance(error, NotFoundError | FileNotFoundError)
 
 
 def said(error: BaseException) -> str:
