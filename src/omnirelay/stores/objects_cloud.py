@@ -1,6 +1,7 @@
 """Object stores of the clouds, and servers that speak their protocols, through obstore."""
 
 import asyncio
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
@@ -25,6 +26,7 @@ PUT_S = 30.0
 """Longer than obstore's own tries take."""
 GET_S = 30.0
 _PARTS_AT_ONCE = 4
+_STATUS = re.compile(r"status code: (\d{3})\b")
 
 
 class CloudBucket:
@@ -49,9 +51,7 @@ class CloudBucket:
             kind = type(error).__name__.removesuffix("Error")
             raise InvalidOption(f"{self.shown}: {kind}: correct the credentials") from error
         except (BaseError, OSError, TimeoutError) as error:
-            if _lacks_bucket(error):
-                raise Unavailable(f"{self.shown}: there is no such bucket: create it") from error
-            raise Unavailable(f"{self.shown} does not answer: {said(error)}") from error
+            raise Unavailable(f"{self.shown}{_reason(error)}") from error
 
     async def prepare(self, shard: str) -> None:
         """Many servers that speak a provider's protocol do not know put-if-absent and overwrite:
@@ -159,12 +159,16 @@ class CloudBucket:
         return Durability(True, is_told, self._survives == "node_loss", words)
 
 
-def _lacks_bucket(error: BaseException) -> bool:
-    """A missing object is told by its own error, where one is asked for. Where something is listed
-    the answer is just one that was not expected."""
-    words = str(error)
-    is_named = "NoSuchBucket" in words or "ContainerNotFound" in words
-    return is_named or isinstance(error, NotFoundError | FileNotFoundError)
+def _reason(error: BaseException) -> str:
+    """Where something is listed, a bucket that is missing or closed is to obstore an answer like any
+    other; a missing object was told apart before."""
+    found = _STATUS.search(str(error))
+    status = found[1] if found else ""
+    if status == "404" or isinstance(error, NotFoundError | FileNotFoundError):
+        return ": there is no such bucket: create it"
+    if status in ("401", "403"):
+        return " refuses to list what it has: correct the credentials"
+    return f" does not answer: {said(error)}"
 
 
 def said(error: BaseException) -> str:
