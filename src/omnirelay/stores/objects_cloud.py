@@ -160,8 +160,8 @@ class CloudBucket:
 
 
 def _reason(error: BaseException) -> str:
-    """Where something is listed, a bucket that is missing or closed is to obstore an answer like any
-    other; a missing object was told apart before."""
+    """Where something is listed, a bucket that is missing or closed is to obstore like any other
+    answer that it did not expect; a missing object was told apart before."""
     found = _STATUS.search(str(error))
     status = found[1] if found else ""
     if status == "404" or isinstance(error, NotFoundError | FileNotFoundError):
