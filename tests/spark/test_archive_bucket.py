@@ -50,7 +50,7 @@ def sequences(archive: str, shard: str = "s") -> list[int]:
 def test_who_comes_second_to_a_segment_goes_on_behind_the_first_one_s(
     journal: str, archive: str, step: str
 ) -> None:
-    """The other is at work when this one has got as far as the step, and its segments are longer."""
+    """The other is at work when this one has come to the step, and its segments are longer."""
     others: list[Segment] = []
 
     def meet(name: str) -> None:
