@@ -34,6 +34,8 @@ class Plan(AbstractContextManager["Plan"]):
             for url in options.urls
         ]
         self._shelf = None if options.archive is None else open_shelf(options.archive)
+        self._known: dict[str, list[Segment]] = {}
+        """Of each shard, as they were first looked for: a plan is made and thrown away."""
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -82,7 +84,11 @@ class Plan(AbstractContextManager["Plan"]):
                 yield from (Slice(journal.url, part) for part in cut(piece, rows))
 
     def _segments(self, shard: str) -> list[Segment]:
-        return [] if self._shelf is None else segments_of(self._shelf, shard)
+        if self._shelf is None:
+            return []
+        if shard not in self._known:
+            self._known[shard] = segments_of(self._shelf, shard)
+        return self._known[shard]
 
     def extent(self, journal: JournalAddress, shard: str) -> Extent:
         """What can be read of the shard, here or in the archive."""
