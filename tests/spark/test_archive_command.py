@@ -16,6 +16,7 @@ from omnirelay.pipeline.archive_reading import look_through, read_segment
 from omnirelay.pipeline.decode import Part
 from omnirelay.pipeline.offsets import held
 from omnirelay.testing.envelopes import Scribe
+from tests.spark.archives import prune
 from tests.spark.test_source_stores import EVENTS, SHARD, history, write
 
 
@@ -89,5 +90,23 @@ def test_an_archive_takes_no_other_journal_of_the_same_name(tmp_path: Path) -> N
     archive_journal(one, folder, has_tail=True)
     scribe = Scribe(SHARD)
     write(other, [scribe.seal(10), scribe.seal(5)])
+    with pytest.raises(OtherJournal, match="another envelope"):
+        archive_journal(other, folder, has_tail=True)
+    with pytest.raises(OtherJournal, match="another envelope"):
+        archive_journal(other, folder)
+    journal = open_file(other)
+    assert held(journal.positions(), CONSUMER, [SHARD]) == {}, "it would let go of what is not kept"
+    journal.close()
+
+
+def test_an_archive_takes_no_other_journal_that_begins_behind_it(tmp_path: Path) -> None:
+    """What both would have is pruned, so only the checksum before the first tells."""
+    folder = tmp_path / "archive"
+    one, other = (f"sqlite:///{tmp_path}/{name}.db" for name in ("one", "other"))
+    write(one, history()[:4])
+    archive_journal(one, folder, has_tail=True)
+    scribe = Scribe(SHARD)
+    write(other, [scribe.seal(10), scribe.seal(5)])
+    prune(tmp_path / "other.db", {SHARD: 10})
     with pytest.raises(OtherJournal, match="does not go on"):
         archive_journal(other, folder, has_tail=True)

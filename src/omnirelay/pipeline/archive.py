@@ -96,10 +96,19 @@ class _Archiving:
         after = known[-1].manifest.last if known else kept.first - 1
         check_kept(self._shard, after, kept)
         self._link = known[-1].manifest.link if known else ""
+        self._check_same(after, kept)
         self._note(self._shard, after, kept.last)
         # From here on pruning waits for the archive, also for its very first segment.
         self._hold(after)
         return after
+
+    def _check_same(self, after: int, kept: Extent) -> None:
+        """Of another journal nothing may be let go for what this archive has."""
+        if not self._link or not kept.first <= after <= kept.last:
+            return
+        if self._journal.link(self._shard, after) not in (None, self._link):
+            why = f"sequence {after} is in another envelope than {self._shelf.shown} holds"
+            raise OtherJournal(self._shard, after, why)
 
     def _after_another(self, after: int) -> int:
         """Another archiver was first here, and may be further by now."""
