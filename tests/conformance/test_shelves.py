@@ -1,6 +1,7 @@
 """What every place of an archive must do, in a folder and in the buckets of three clouds."""
 
 import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
@@ -155,6 +156,14 @@ def test_what_cannot_be_an_archive_is_refused_without_its_secrets(address: str, 
     with pytest.raises(InvalidOption, match=why) as refused:
         check_archive(address)
     assert "hidden-word" not in str(refused.value)
+
+
+def test_a_bucket_without_its_package_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "obstore.exceptions", None)
+    with pytest.raises(InvalidOption, match=r"pip install 'omnirelay\[objects\]'"):
+        open_shelf("s3://bucket/x")
 
 
 def test_a_bucket_that_is_not_there_is_named(

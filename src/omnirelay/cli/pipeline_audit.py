@@ -72,7 +72,7 @@ def audit(
 
 def _check_places(has_journals: bool, tables: str | None, shards: str | None) -> None:
     if has_journals == (tables is not None):
-        raise typer.BadParameter("name what to read: --from or --tables, one of them")
+        raise typer.BadParameter("name what to read: --from and --archive, or --tables")
     if tables is not None and shards is not None:
         raise typer.BadParameter("--shards goes with --from; of tables all shards are judged")
 
