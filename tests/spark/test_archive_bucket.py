@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from omnirelay.cli.free_ports import LOOPBACK
+from omnirelay.cli.free_ports import LOOPBACK, free_port
 from omnirelay.model.errors import OutcomeUnknown, Unavailable
 from omnirelay.model.ports import set_failpoint
 from omnirelay.pipeline.address import open_file
@@ -14,7 +14,7 @@ from omnirelay.pipeline.archive_reading import look_through, read_segment
 from omnirelay.pipeline.decode import Part
 from omnirelay.pipeline.offsets import held
 from omnirelay.pipeline.segment import Segment
-from omnirelay.pipeline.shelf import open_shelf, segments_of
+from omnirelay.pipeline.shelf import damage_of, open_shelf, segments_of
 from omnirelay.stores.objects_cloud import CloudBucket
 from omnirelay.testing.cluster_links import links
 from omnirelay.testing.envelopes import Scribe
@@ -123,6 +123,20 @@ def test_when_the_way_is_cut_it_is_said_and_the_next_run_goes_on(
     store.close()
     archive_journal(journal, archive, segment_events=5)
     assert sequences(archive) == list(range(1, 25))
+
+
+def test_a_bucket_that_is_away_is_not_taken_for_damage(
+    journal: str, archive: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows would be left out, or set aside as lost, for a server that comes back."""
+    (segment, *_) = archive_journal(journal, archive, segment_events=9)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{LOOPBACK}:{free_port()}")
+    with pytest.raises(Unavailable, match="does not answer"):
+        next(read_segment(segment, Part()))
+    with pytest.raises(Unavailable, match="does not answer"):
+        damage_of(segment)
+    with pytest.raises(Unavailable, match="does not answer"):
+        look_through(archive)
 
 
 def test_an_archive_may_have_the_address_of_its_journal(archive: str) -> None:

@@ -16,7 +16,7 @@ from omnirelay.pipeline.archive_reading import look_through, read_segment
 from omnirelay.pipeline.decode import Part
 from omnirelay.pipeline.offsets import held
 from omnirelay.testing.envelopes import Scribe
-from tests.spark.archives import prune
+from tests.spark.archives import archive_at, prune
 from tests.spark.test_source_stores import EVENTS, SHARD, history, write
 
 
@@ -66,6 +66,20 @@ def test_it_says_what_it_has_written_or_that_nothing_fills_a_segment(tmp_path: P
     assert "--tail" in waiting.stdout
     written = command("--from", url, "--to", folder, "--tail")
     assert f"{EVENTS} events in 1 new segment" in written.stdout
+
+
+def test_a_bucket_is_archived_into_and_what_can_be_none_is_refused(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    url, bucket = f"sqlite:///{tmp_path}/j.db", archive_at(request, "s3")
+    write(url, history())
+    (told,) = said(command("--from", url, "--to", bucket, "--tail", "--json"))["segments"]
+    assert told["file"].startswith(f"{bucket}/_archive/{SHARD}/")
+    for place in ("hdfs://name/x", "s3://", "s3://key:secret@bucket", "s3://bucket?key=secret"):
+        refused = command("--from", url, "--to", place)
+        assert isinstance(refused.exception, OmniRelayError)
+        assert exit_code(refused.exception) == EXIT_USAGE
+        assert "secret" not in str(refused.exception)
 
 
 def test_a_node_several_journals_and_an_unknown_shard_are_refused(tmp_path: Path) -> None:
