@@ -1,6 +1,7 @@
 """Archives: closed stretches of a journal, written once. No Spark here."""
 
 import asyncio
+import os
 import subprocess
 import sys
 from contextlib import closing
@@ -27,17 +28,19 @@ from omnirelay.pipeline.archive_reading import (
 )
 from omnirelay.pipeline.decode import Part
 from omnirelay.pipeline.offsets import Span, held
-from omnirelay.pipeline.segment import (
-    Manifest,
-    Segment,
+from omnirelay.pipeline.segment import Manifest, Segment
+from omnirelay.pipeline.shelf import (
     archived_shards,
+    content_of,
     damage_of,
+    open_shelf,
     segments_of,
-    shard_folder,
 )
+from omnirelay.pipeline.shelf_folder import FolderShelf
 from omnirelay.stores.sqlite_positions import SqliteCheckpoints
 from omnirelay.testing.envelopes import Scribe
 from omnirelay.testing.event_rows import rows_of
+from tests.spark.archives import archive_at, lose, meddle
 from tests.spark.journals import append
 
 STEPS = [
@@ -51,15 +54,26 @@ KILLED = """
 import os, sys
 from omnirelay.model.ports import set_failpoint
 from omnirelay.pipeline.archive import archive_journal
-times = 0
-def hook(name):
-    global times
-    times += name == sys.argv[3]
-    if times == 2:
-        os._exit(9)
-set_failpoint(hook)
-archive_journal(sys.argv[1], sys.argv[2], segment_events=6)
+
+def die_at(step):
+    times = 0
+    def hook(name):
+        nonlocal times
+        times += name == step
+        if times == 2:
+            os._exit(9)
+    set_failpoint(hook)
+    archive_journal(sys.argv[1], f"{sys.argv[2]}/{step}", segment_events=6)
+
+for step in sys.argv[3:]:
+    if os.fork() == 0:
+        try:
+            die_at(step)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.wait()[1]) == 9, step
 """
+"""Forks, so that Python starts once."""
 
 
 @pytest.fixture
@@ -69,19 +83,24 @@ def journal(tmp_path: Path) -> Path:
     return tmp_path / "j.db"
 
 
+@pytest.fixture(params=["folder", "s3"])
+def archive(request: pytest.FixtureRequest) -> str:
+    return archive_at(request, request.param)
+
+
 def ranges(segments: list[Segment]) -> list[tuple[int, int]]:
     return [(one.manifest.first, one.manifest.last) for one in segments]
 
 
-def sequences(archive: Path) -> list[int]:
+def sequences(archive: str) -> list[int]:
     batches = [b for s in segments_of(archive, "s") for b in read_segment(s, Part())]
     return [row["sequence"] for batch in batches for row in batch.to_pylist()]
 
 
-def test_segments_hold_the_exact_rows_in_full_envelopes(journal: Path, tmp_path: Path) -> None:
-    written = archive_journal(str(journal), tmp_path / "a", segment_events=5)
+def test_segments_hold_the_exact_rows_in_full_envelopes(journal: Path, archive: str) -> None:
+    written = archive_journal(str(journal), archive, segment_events=5)
     assert ranges(written) == [(1, 6), (7, 12), (13, 18)]
-    assert ranges(segments_of(tmp_path / "a", "s")) == ranges(written)
+    assert ranges(segments_of(archive, "s")) == ranges(written)
     with closing(apsw.Connection(str(journal))) as db:
         bodies = [b for (b,) in db.execute("SELECT CAST(body AS BLOB) FROM journal WHERE last < 7")]
     expected = [
@@ -94,85 +113,82 @@ def test_segments_hold_the_exact_rows_in_full_envelopes(journal: Path, tmp_path:
 
 
 def test_segments_hang_together_by_the_checksums_of_their_envelopes(
-    journal: Path, tmp_path: Path
+    journal: Path, archive: str
 ) -> None:
-    one, two, three = (
-        s.manifest for s in archive_journal(str(journal), tmp_path / "a", segment_events=5)
-    )
+    one, two, three = (s.manifest for s in archive_journal(str(journal), archive, segment_events=5))
     assert one.prev == ""
     assert (two.prev, three.prev) == (one.link, two.link)
     assert one.events == 6
 
 
-def test_what_fills_no_segment_waits_unless_it_is_asked_for(journal: Path, tmp_path: Path) -> None:
-    archive_journal(str(journal), tmp_path / "a", segment_events=5)
-    assert archive_journal(str(journal), tmp_path / "a", segment_events=5) == []
-    tail = archive_journal(str(journal), tmp_path / "a", segment_events=5, has_tail=True)
+def test_what_fills_no_segment_waits_unless_it_is_asked_for(journal: Path, archive: str) -> None:
+    archive_journal(str(journal), archive, segment_events=5)
+    assert archive_journal(str(journal), archive, segment_events=5) == []
+    tail = archive_journal(str(journal), archive, segment_events=5, has_tail=True)
     assert ranges(tail) == [(19, 21)]
-    assert sequences(tmp_path / "a") == list(range(1, 22))
+    assert sequences(archive) == list(range(1, 22))
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("step", STEPS)
 def test_killed_at_any_step_an_archive_is_finished_by_the_next_run(
-    journal: Path, tmp_path: Path, step: str
+    journal: Path, archive: str, tmp_path: Path
 ) -> None:
-    archive = tmp_path / "a"
-    words = [sys.executable, "-c", KILLED, str(journal), str(archive), step]
-    assert subprocess.run(words, check=False).returncode == 9
-    archive_journal(str(journal), archive, segment_events=6)
-    assert sequences(archive) == list(range(1, 19))
-    left = [path.name for path in shard_folder(archive, "s").iterdir()]
-    assert len([name for name in left if name.endswith(".parquet")]) == 3
-    assert not [name for name in left if name.endswith(".tmp")]
+    here = tmp_path / "here"
+    here.mkdir()
+    words = [sys.executable, "-c", KILLED, str(journal), archive, *STEPS]
+    subprocess.run(words, check=True, env={**os.environ, "TMPDIR": str(here)})
+    assert list(here.iterdir()) == [], "what is on its way to a bucket goes with its writer"
+    for step in STEPS:
+        archive_journal(str(journal), f"{archive}/{step}", segment_events=6)
+        assert sequences(f"{archive}/{step}") == list(range(1, 19))
+        left = open_shelf(f"{archive}/{step}").names("s")
+        assert len([name for name in left if name.endswith(".parquet")]) == 3
+        assert not [name for name in left if name.endswith(".tmp")]
 
 
 def test_only_one_archiver_works_in_an_archive(journal: Path, tmp_path: Path) -> None:
-    from omnirelay.pipeline.archive import _alone
-
-    folder = shard_folder(tmp_path / "a", "s")
-    folder.mkdir(parents=True)
-    with _alone(folder), pytest.raises(Unavailable, match="another archiver"):
+    inside = FolderShelf(tmp_path / "a").alone("s")
+    with inside, pytest.raises(Unavailable, match="another archiver"):
         archive_journal(str(journal), tmp_path / "a")
 
 
 def test_what_is_damaged_in_the_journal_goes_along_with_its_bytes(
-    journal: Path, tmp_path: Path
+    journal: Path, archive: str
 ) -> None:
     with closing(apsw.Connection(str(journal))) as db:
         db.execute("UPDATE journal SET body = replace(body, 'table', 'tabme') WHERE first = 4")
-    (segment, *_) = archive_journal(str(journal), tmp_path / "a", segment_events=6)
+    (segment, *_) = archive_journal(str(journal), archive, segment_events=6)
     (damage,) = segment.manifest.damaged
     assert (segment.manifest.last, segment.manifest.events) == (6, 3)
     assert damage.sequence == 4
     assert b"tabme" in (damage.body or b"")
 
 
-def test_a_flipped_bit_in_a_segment_is_noticed(journal: Path, tmp_path: Path) -> None:
-    segment, *_ = archive_journal(str(journal), tmp_path / "a", segment_events=5)
-    data = bytearray(Path(segment.path).read_bytes())
+def test_a_flipped_bit_in_a_segment_is_noticed(journal: Path, archive: str) -> None:
+    segment, *_ = archive_journal(str(journal), archive, segment_events=5)
+    data = bytearray(content_of(segment))
     data[len(data) // 2] ^= 1
-    Path(segment.path).write_bytes(data)
+    meddle(segment.path, bytes(data))
     assert "its manifest says" in (damage_of(segment) or "")
     with pytest.raises(Corrupt, match="its manifest says"):
         next(read_segment(segment, Part()))
-    found = look_through(tmp_path / "a")
+    found = look_through(archive)
     assert [one.path for one, _ in found.damaged] == [segment.path]
     assert len(found.sound) == 2
 
 
-def test_a_lost_segment_file_is_noticed(journal: Path, tmp_path: Path) -> None:
-    segment, *_ = archive_journal(str(journal), tmp_path / "a", segment_events=5)
-    Path(segment.path).unlink()
+def test_a_lost_segment_file_is_noticed(journal: Path, archive: str) -> None:
+    segment, *_ = archive_journal(str(journal), archive, segment_events=5)
+    lose(segment.path)
     assert "cannot be read" in (damage_of(segment) or "")
     with pytest.raises(Corrupt, match="cannot be read"):
         next(read_segment(segment, Part()))
 
 
-def test_a_segment_of_a_later_schema_is_not_guessed_at(journal: Path, tmp_path: Path) -> None:
+def test_a_segment_of_a_later_schema_is_not_guessed_at(journal: Path, archive: str) -> None:
     import msgspec
 
-    segment, *_ = archive_journal(str(journal), tmp_path / "a", segment_events=5)
+    segment, *_ = archive_journal(str(journal), archive, segment_events=5)
     later = msgspec.structs.replace(
         segment, manifest=msgspec.structs.replace(segment.manifest, v=99)
     )
@@ -180,8 +196,8 @@ def test_a_segment_of_a_later_schema_is_not_guessed_at(journal: Path, tmp_path: 
         next(read_segment(later, Part()))
 
 
-def test_a_part_of_a_segment_has_only_its_rows_and_columns(journal: Path, tmp_path: Path) -> None:
-    segment, *_ = archive_journal(str(journal), tmp_path / "a", segment_events=6)
+def test_a_part_of_a_segment_has_only_its_rows_and_columns(journal: Path, archive: str) -> None:
+    segment, *_ = archive_journal(str(journal), archive, segment_events=6)
     part = Part(names=("node",), after=2, through=5, event_types=["Enqueue"])
     (batch,) = read_segment(segment, part)
     assert batch.to_pylist() == [{"node": "node-1"}] * 3
@@ -194,19 +210,20 @@ def test_segments_are_parquet_that_anybody_can_read(journal: Path, tmp_path: Pat
     assert metadata.num_rows == 6
 
 
-def test_a_manifest_that_is_none_is_named(journal: Path, tmp_path: Path) -> None:
-    archive_journal(str(journal), tmp_path / "a", segment_events=5)
-    manifest = next(shard_folder(tmp_path / "a", "s").glob("*.json"))
-    manifest.write_text("{")
-    with pytest.raises(Corrupt, match=manifest.name):
-        segments_of(tmp_path / "a", "s")
+def test_a_manifest_that_is_none_is_named(journal: Path, archive: str) -> None:
+    archive_journal(str(journal), archive, segment_events=5)
+    shelf = open_shelf(archive)
+    manifest = next(name for name in shelf.names("s") if name.endswith(".json"))
+    meddle(shelf.address("s", manifest), b"{")
+    with pytest.raises(Corrupt, match=manifest):
+        segments_of(archive, "s")
 
 
 @pytest.mark.parametrize("shard", ["a/b", "..", ".", "größe", "A b", "x%2F"])
 def test_any_name_of_a_shard_gets_a_folder_of_its_own_inside_the_archive(
     tmp_path: Path, shard: str
 ) -> None:
-    folder = shard_folder(tmp_path, shard)
+    folder = tmp_path / FolderShelf(tmp_path).place(shard)
     assert folder.resolve().parent == tmp_path.resolve()
     scribe = Scribe(shard)
     append(tmp_path / "j.db", [scribe.seal(3)])

@@ -16,6 +16,7 @@ from omnirelay.pipeline.archive_reading import look_through, read_segment
 from omnirelay.pipeline.decode import Part
 from omnirelay.pipeline.offsets import held
 from omnirelay.testing.envelopes import Scribe
+from tests.spark.archives import archive_at, prune
 from tests.spark.test_source_stores import EVENTS, SHARD, history, write
 
 
@@ -67,6 +68,20 @@ def test_it_says_what_it_has_written_or_that_nothing_fills_a_segment(tmp_path: P
     assert f"{EVENTS} events in 1 new segment" in written.stdout
 
 
+def test_a_bucket_is_archived_into_and_what_can_be_none_is_refused(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    url, bucket = f"sqlite:///{tmp_path}/j.db", archive_at(request, "s3")
+    write(url, history())
+    (told,) = said(command("--from", url, "--to", bucket, "--tail", "--json"))["segments"]
+    assert told["file"].startswith(f"{bucket}/_archive/{SHARD}/")
+    for place in ("hdfs://name/x", "s3://", "s3://key:secret@bucket", "s3://bucket?key=secret"):
+        refused = command("--from", url, "--to", place)
+        assert isinstance(refused.exception, OmniRelayError)
+        assert exit_code(refused.exception) == EXIT_USAGE
+        assert "secret" not in str(refused.exception)
+
+
 def test_a_node_several_journals_and_an_unknown_shard_are_refused(tmp_path: Path) -> None:
     folder, url = tmp_path / "archive", f"sqlite:///{tmp_path}/j.db"
     write(url, history())
@@ -89,5 +104,23 @@ def test_an_archive_takes_no_other_journal_of_the_same_name(tmp_path: Path) -> N
     archive_journal(one, folder, has_tail=True)
     scribe = Scribe(SHARD)
     write(other, [scribe.seal(10), scribe.seal(5)])
+    with pytest.raises(OtherJournal, match="another envelope"):
+        archive_journal(other, folder, has_tail=True)
+    with pytest.raises(OtherJournal, match="another envelope"):
+        archive_journal(other, folder)
+    journal = open_file(other)
+    assert held(journal.positions(), CONSUMER, [SHARD]) == {}, "it would let go of what is not kept"
+    journal.close()
+
+
+def test_an_archive_takes_no_other_journal_that_begins_behind_it(tmp_path: Path) -> None:
+    """What both would have is pruned, so only the checksum before the first tells."""
+    folder = tmp_path / "archive"
+    one, other = (f"sqlite:///{tmp_path}/{name}.db" for name in ("one", "other"))
+    write(one, history()[:4])
+    archive_journal(one, folder, has_tail=True)
+    scribe = Scribe(SHARD)
+    write(other, [scribe.seal(10), scribe.seal(5)])
+    prune(tmp_path / "other.db", {SHARD: 10})
     with pytest.raises(OtherJournal, match="does not go on"):
         archive_journal(other, folder, has_tail=True)

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from omnirelay.pipeline.archive import archive_journal
-from omnirelay.pipeline.segment import segments_of
+from omnirelay.pipeline.shelf import segments_of
 from omnirelay.pipeline.source_filters import Bounds
 from omnirelay.pipeline.source_options import parse
 from omnirelay.pipeline.source_plan import Plan

@@ -10,7 +10,7 @@ from omnirelay.cli.ending import EXIT_FAILED, BadAddress, CommandFailed, JsonFla
 from omnirelay.cli.pipeline_archive import archive
 from omnirelay.cli.pipeline_audit import audit
 from omnirelay.cli.pipeline_lineage import lineage
-from omnirelay.cli.pipeline_places import MasterFlag, ShardsFlag, TokenFlag
+from omnirelay.cli.pipeline_places import ArchiveFlag, MasterFlag, ShardsFlag, TokenFlag
 from omnirelay.cli.pipeline_replay import replay
 from omnirelay.cli.pipeline_report import report
 from omnirelay.cli.pipeline_synth import synth
@@ -38,9 +38,6 @@ ToFlag = Annotated[
         metavar="FOLDER",
         help="Where the tables are; or delta:catalog.schema, iceberg:catalog.schema of your Spark.",
     ),
-]
-ArchiveFlag = Annotated[
-    str | None, typer.Option(metavar="DIR", help="Where segments of these journals are.")
 ]
 LeaseUrlFlag = Annotated[
     str | None,

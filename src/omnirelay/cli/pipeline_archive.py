@@ -20,7 +20,12 @@ def archive(
         typer.Option("--from", metavar="URL", help="A journal: sqlite:///path or another store's."),
     ],
     to: Annotated[
-        str, typer.Option(metavar="DIR", help="The archive: a folder that all readers of it see.")
+        str,
+        typer.Option(
+            metavar="PLACE",
+            help="The archive: a folder that all readers of it see, or a bucket: "
+            "s3://bucket/prefix, gs://…, az://….",
+        ),
     ],
     shards: Annotated[
         str | None, typer.Option(metavar="NAMES", help="Only these, parted by commas.")
@@ -36,7 +41,7 @@ def archive(
     """Archive what is not archived yet. From then on pruning waits for the archive."""
     from omnirelay.pipeline.archive import archive_journal
 
-    named = _checked(from_, shards)
+    named = _checked(from_, to, shards)
     with Progress("archive", total=1) as bar:
         written = archive_journal(
             from_,
@@ -49,12 +54,14 @@ def archive(
     _say(written, to, json=json)
 
 
-def _checked(url: str, shards: str | None) -> tuple[str, ...] | None:
+def _checked(url: str, to: str, shards: str | None) -> tuple[str, ...] | None:
     """What is wrong with the words themselves is said before anything is opened."""
     from omnirelay.pipeline.address import is_node
     from omnirelay.pipeline.source_options import parse
 
-    given = {"url": url} if shards is None else {"url": url, "shards": shards}
+    given = {"url": url, "archive": to}
+    if shards is not None:
+        given["shards"] = shards
     try:
         options = parse(given)
         if len(options.urls) > 1 or is_node(url):

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnirelay.cli.ending import EXIT_FAILED, CommandFailed, JsonFlag, print_json
-from omnirelay.cli.pipeline_places import MasterFlag, ShardsFlag, TablesFlag, TokenFlag, spark_on
+from omnirelay.cli.pipeline_places import (
+    ArchiveFlag,
+    MasterFlag,
+    ShardsFlag,
+    TablesFlag,
+    TokenFlag,
+    spark_on,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,6 +33,7 @@ def audit(
             show_default=False,
         ),
     ] = None,
+    archive: ArchiveFlag = None,
     tables: TablesFlag = None,
     shards: ShardsFlag = None,
     token: TokenFlag = None,
@@ -40,15 +48,15 @@ def audit(
     from omnirelay.pipeline.audit_evidence import evidence_of_places
     from omnirelay.pipeline.audit_report import as_text, as_verdict
 
-    if (from_ is None) == (tables is None):
-        raise typer.BadParameter("name what to read: --from or --tables, one of them")
-    if tables is not None and shards is not None:
-        raise typer.BadParameter("--shards goes with --from; of tables all shards are judged")
+    _check_places(from_ is not None or archive is not None, tables, shards)
     if report is not None and not report.absolute().parent.is_dir():
         raise typer.BadParameter(f"{report}: there is no such folder", param_hint="--report")
     with spark_on(master) as session:
         if tables is None:
-            found = prove(session, evidence_of_places(session, from_ or [], shards, token=token))
+            evidence = evidence_of_places(
+                session, from_ or [], shards, archive=archive, token=token
+            )
+            found = prove(session, evidence)
         else:
             found = _audited(session, tables)
     text = as_text(found)
@@ -60,6 +68,13 @@ def audit(
         print(text, end="")
     if found.findings:
         raise typer.Exit(EXIT_FAILED)
+
+
+def _check_places(has_journals: bool, tables: str | None, shards: str | None) -> None:
+    if has_journals == (tables is not None):
+        raise typer.BadParameter("name what to read: --from and --archive, or --tables")
+    if tables is not None and shards is not None:
+        raise typer.BadParameter("--shards goes with --from; of tables all shards are judged")
 
 
 def _audited(session: "SparkSession", folder: str) -> "Audited":

@@ -8,7 +8,14 @@ from typing import Annotated
 import typer
 
 from omnirelay.cli.ending import JsonFlag, print_json
-from omnirelay.cli.pipeline_places import FromFlag, MasterFlag, ShardsFlag, TablesFlag, spark_on
+from omnirelay.cli.pipeline_places import (
+    ArchiveFlag,
+    FromFlag,
+    MasterFlag,
+    ShardsFlag,
+    TablesFlag,
+    spark_on,
+)
 from omnirelay.cli.saying import counted
 
 POSITIONS = Path(".omnirelay")
@@ -22,9 +29,7 @@ def lineage(
     ],
     from_: FromFlag = None,
     tables: TablesFlag = None,
-    archive: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Segments that were archived.")
-    ] = None,
+    archive: ArchiveFlag = None,
     shards: ShardsFlag = None,
     node_token: Annotated[
         str | None,

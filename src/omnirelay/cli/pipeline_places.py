@@ -36,6 +36,14 @@ ShardsFlag = Annotated[
 TokenFlag = Annotated[
     str | None, typer.Option(envvar="OMNIRELAY_TOKEN", help="Bearer token for nodes.")
 ]
+ArchiveFlag = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PLACE",
+        help="Segments that were archived: a folder, or s3://bucket/prefix, gs://…, az://….",
+        show_default=False,
+    ),
+]
 TablesFlag = Annotated[
     str | None,
     typer.Option(

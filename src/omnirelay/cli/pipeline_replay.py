@@ -9,7 +9,14 @@ import typer
 
 from omnirelay.cli.ending import EXIT_FAILED, JsonFlag, print_json
 from omnirelay.cli.journal import sqlite_path
-from omnirelay.cli.pipeline_places import FromFlag, MasterFlag, ShardsFlag, TablesFlag, spark_on
+from omnirelay.cli.pipeline_places import (
+    ArchiveFlag,
+    FromFlag,
+    MasterFlag,
+    ShardsFlag,
+    TablesFlag,
+    spark_on,
+)
 from omnirelay.cli.saying import counted
 from omnirelay.stores.registry import is_journal
 
@@ -35,9 +42,7 @@ def replay(
     *,
     from_: FromFlag = None,
     tables: TablesFlag = None,
-    archive: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Segments that were archived.")
-    ] = None,
+    archive: ArchiveFlag = None,
     shards: ShardsFlag = None,
     shard: Annotated[str | None, typer.Option(help="One of several; else all.")] = None,
     at_sequence: Annotated[
@@ -61,6 +66,7 @@ def replay(
     """Rebuild a queue as of a sequence or a time."""
     from omnirelay.pipeline.replay import Moment, rebuild, write_files
     from omnirelay.pipeline.replay_events import Place
+    from omnirelay.pipeline.shelf import is_bucket
 
     if to is not None and compare is not None:
         raise typer.BadParameter("write a file or compare, not both")
@@ -69,8 +75,9 @@ def replay(
     )
     moment = Moment(shard=shard, sequence=at_sequence, time=_time(at_time))
     place.check_lossless()
-    # Of an archive Spark gets to see little more than what is left of it.
-    with spark_on(master, size="many" if archive is None else "few") as session:
+    # Of an archive in a folder Spark gets to see little more than what is left of it.
+    is_folder = archive is not None and not is_bucket(archive)
+    with spark_on(master, size="few" if is_folder else "many") as session:
         events = place.foldable(session)
         if to is not None:
             _say_written(write_files(events, moment, to), json=json)

@@ -176,6 +176,8 @@ NATS_READ_BYTES_MAX: Final = 16 << 20
 """About what one read of a journal on NATS brings in; the envelope that reaches it may pass it."""
 OBJECT_FETCHES_MAX: Final = 32
 """Objects fetched or deleted at the same time."""
+OBJECT_PART_BYTES: Final = 8 << 20
+"""Of a larger object, what one request sends or fetches."""
 SEGMENT_ENVELOPES_MAX: Final = 1024
 SEGMENT_BYTES_MAX: Final = 16 << 20
 """Of the envelopes rolled up into one object; the envelope that reaches it may pass it."""

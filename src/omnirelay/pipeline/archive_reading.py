@@ -1,8 +1,10 @@
-"""Reading an archive: by the source, a segment a task, or by Spark's own Parquet reader."""
+"""Reading an archive: by the source, a segment a task, or by Spark's own Parquet reader where that
+finds the files."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from hashlib import blake2b
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,14 +13,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from omnirelay.journal.format import CHECKSUM_BYTES
 from omnirelay.model.errors import Corrupt, Unavailable
 from omnirelay.pipeline.address import Extent
 from omnirelay.pipeline.decode import Part
 from omnirelay.pipeline.decode_types import TYPES
 from omnirelay.pipeline.offsets import Positions, Span
 from omnirelay.pipeline.schema import EVENT, EVENT_DDL, VERSION
-from omnirelay.pipeline.segment import Segment, archived_shards, damage_of, segments_of
+from omnirelay.pipeline.segment import Segment
+from omnirelay.pipeline.shelf import (
+    archived_shards,
+    checksum,
+    content_of,
+    damage_of,
+    is_bucket,
+    open_shelf,
+    segments_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,20 +75,24 @@ def extended(kept: Extent, segments: Sequence[Segment]) -> Extent:
 def archived_before(segments: Sequence[Segment], time_ms: int) -> int:
     """The last sequence from before that time, 0 if there is none. A segment that cannot be read
     counts as younger, so that of spans of time which follow on one another one has it."""
-    time = pa.scalar(time_ms * 1000, pa.timestamp("us", "UTC"))
-    found = (_last_before(segment, time) for segment in reversed(segments))
+    found = (_last_before(segment, time_ms) for segment in reversed(segments))
     return next((last for last in found if last is not None), 0)
 
 
-def _last_before(segment: Segment, time: pa.Scalar) -> int | None:
-    """None if nothing in the segment is so old; most say so in their footer."""
+def _last_before(segment: Segment, time_ms: int) -> int | None:
+    """None if nothing in the segment is so old; most say so in their manifest or footer."""
+    if segment.manifest.time >= time_ms:
+        return None
+    time = pa.scalar(time_ms * 1000, pa.timestamp("us", "UTC"))
     try:
-        footer = pq.read_metadata(segment.path)
-        if not footer.num_rows or _is_younger(footer, time):
+        if not is_bucket(segment.path) and _is_younger(pq.read_metadata(segment.path), time):
             return None
-        rows = pa.Table.from_batches(read_segment(segment, Part(names=("sequence", "timestamp"))))
+        batches = list(read_segment(segment, Part(names=("sequence", "timestamp"))))
     except (OSError, pa.ArrowInvalid, Corrupt):
         return None
+    if not batches:
+        return None
+    rows = pa.Table.from_batches(batches)
     late = rows.filter(pc.greater_equal(rows["timestamp"], time))
     if late.num_rows == rows.num_rows:
         return None
@@ -87,6 +101,8 @@ def _last_before(segment: Segment, time: pa.Scalar) -> int | None:
 
 def _is_younger(footer: pq.FileMetaData, time: pa.Scalar) -> bool:
     """A shard's clock never goes back, so the first rows are the oldest."""
+    if not footer.num_rows:
+        return True
     known = footer.row_group(0).column(_TIMESTAMP).statistics
     return known is not None and known.has_min_max and bool(known.min >= time.as_py())
 
@@ -109,18 +125,18 @@ def read_segment(segment: Segment, part: Part) -> Iterator[pa.RecordBatch]:
 
 def _checked(segment: Segment) -> bytes:
     """Read once: what was checked is what is used."""
-    manifest, path = segment.manifest, Path(segment.path)
+    manifest, name = segment.manifest, segment.path.rpartition("/")[2]
     if manifest.v > VERSION:
-        why = f"segment {path.name} has schema version {manifest.v}, this program knows {VERSION}"
+        why = f"segment {name} has schema version {manifest.v}, this program knows {VERSION}"
         raise Corrupt(manifest.shard, manifest.first, f"{why}: upgrade")
     try:
-        data = path.read_bytes()
+        data = content_of(segment)
     except OSError as error:
-        why = f"segment {path.name} cannot be read: {error.strerror}"
+        why = f"segment {name} cannot be read: {error.strerror}"
         raise Corrupt(manifest.shard, manifest.first, why) from None
-    actual = blake2b(data, digest_size=CHECKSUM_BYTES).hexdigest()
+    actual = checksum(data)
     if actual != manifest.checksum:
-        why = f"segment {path.name} has checksum {actual}, its manifest says {manifest.checksum}"
+        why = f"segment {name} has checksum {actual}, its manifest says {manifest.checksum}"
         raise Corrupt(manifest.shard, manifest.first, why)
     return data
 
@@ -148,11 +164,7 @@ def _shaped(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
 def look_through(archive: str | Path, shards: Collection[str] | None = None) -> Found:
     """Every segment checked against its checksum, several at a time. Raises Unavailable if there is
     no archive."""
-    names = archived_shards(archive)
-    if not names:
-        raise Unavailable(f"{archive} holds no segments of an archive")
-    wanted = [name for name in names if shards is None or name in shards]
-    segments = [segment for name in wanted for segment in segments_of(archive, name)]
+    segments = _listed(archive, shards)
     with ThreadPoolExecutor(max_workers=4) as pool:
         reasons = list(pool.map(damage_of, segments))
     judged = list(zip(segments, reasons, strict=True))
@@ -160,6 +172,16 @@ def look_through(archive: str | Path, shards: Collection[str] | None = None) -> 
         tuple(segment for segment, reason in judged if reason is None),
         tuple((segment, reason) for segment, reason in judged if reason is not None),
     )
+
+
+def _listed(archive: str | Path, shards: Collection[str] | None = None) -> list[Segment]:
+    """Unchecked. Raises Unavailable if there is no archive."""
+    shelf = open_shelf(archive)
+    names = archived_shards(shelf)
+    if not names:
+        raise Unavailable(f"{shelf.shown} holds no segments of an archive")
+    wanted = [name for name in names if shards is None or name in shards]
+    return [segment for name in wanted for segment in segments_of(shelf, name)]
 
 
 def reach(found: Found, after: Mapping[str, int], upto: Mapping[str, int]) -> Positions:
@@ -182,18 +204,21 @@ def archived_events(
     upto: Mapping[str, int] | None = None,
     found: Found | None = None,
 ) -> "DataFrame":
-    """The events of the sound segments, scanned by Spark itself: of each shard those behind `after`
-    and, if `upto` is given, of the shards it names, up to there. What is damaged is left out:
-    `look_through` names it, `format("omnirelay")` with `archive` reads it from the journal where
-    that still has it."""
+    """The events of the sound segments, scanned by Spark itself where it finds the files: of each
+    shard those behind `after` and, if `upto` is given, of the shards it names, up to there. What is
+    damaged is left out: `look_through` names it, `format("omnirelay")` with `archive` reads it from
+    the journal where that still has it."""
     after = after or {}
-    parts = [
-        (one, span)
-        for one in (found or look_through(archive)).sound
-        if (span := _wanted(one, after, upto)).rows
-    ]
+    is_near = not is_bucket(str(archive))
+    if found is not None:
+        segments: Sequence[Segment] = found.sound
+    else:  # what is far is checked by who fetches it, not twice
+        segments = look_through(archive).sound if is_near else _listed(archive)
+    parts = [(one, span) for one in segments if (span := _wanted(one, after, upto)).rows]
     if not parts:
         return spark.createDataFrame([], EVENT_DDL)
+    if not is_near:
+        return _fetched(spark, parts)
     events = spark.read.schema(EVENT_DDL).parquet(*(one.path for one, _ in parts))
     # Whole segments need no condition, and most are whole.
     for shard in {
@@ -204,6 +229,19 @@ def archived_events(
         inside = (events.sequence > first) & (events.sequence <= last)
         events = events.where((events.shard != shard) | inside)
     return events
+
+
+def _fetched(spark: "SparkSession", parts: Sequence[tuple[Segment, Span]]) -> "DataFrame":
+    """A segment a task. Spark itself would need more of Java than it comes with, and to be told
+    the keys."""
+
+    def fetch(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in chain.from_iterable(batch.column("id").to_pylist() for batch in batches):
+            segment, span = parts[number]
+            with suppress(Corrupt):
+                yield from read_segment(segment, Part(after=span.after, through=span.through))
+
+    return spark.range(0, len(parts), 1, len(parts)).mapInArrow(fetch, EVENT_DDL)
 
 
 def _wanted(segment: Segment, after: Mapping[str, int], upto: Mapping[str, int] | None) -> Span:

@@ -9,7 +9,7 @@ from omnirelay.pipeline.address import absolute, is_node, is_store, open_journal
 from omnirelay.pipeline.archive_reading import archived_events, look_through
 from omnirelay.pipeline.audit import Evidence
 from omnirelay.pipeline.datasets import LEASE_EVENTS, QUARANTINED, Tables
-from omnirelay.pipeline.segment import archived_shards
+from omnirelay.pipeline.shelf import archived_shards, check_archive
 from omnirelay.pipeline.source_options import list_of, parse, source_options
 from omnirelay.stores.highwater import peek
 from omnirelay.stores.sqlite import mark_path
@@ -41,16 +41,20 @@ def evidence_of_places(
     places: Sequence[str],
     shards: str | None = None,
     *,
+    archive: str | None = None,
     token: str | None = None,
 ) -> Evidence:
-    """Addresses of journals, or the folder of an archive, or journals and the archive of theirs.
-    `shards` and `token` as `format("omnirelay")` takes them. Raises Unavailable if there is
-    nothing."""
-    folders = [place for place in places if _is_folder(place)]
+    """Addresses of journals, or an archive (its folder may stand among the places), or journals and
+    the archive of theirs. `shards` and `token` as `format("omnirelay")` takes them. Raises
+    Unavailable if there is nothing."""
+    archives = [place for place in places if _is_folder(place)]
     urls = [place for place in places if not _is_folder(place)]
-    if len(folders) > 1 or not places:
-        raise InvalidOption("name journals, or the folder of one archive, or both")
-    archive = folders[0] if folders else None
+    if archive is not None:
+        check_archive(archive)
+        archives.append(archive)
+    if len(archives) > 1 or not (urls or archives):
+        raise InvalidOption("name journals, or one archive, or both")
+    archive = archives[0] if archives else None
     if urls:
         options = source_options(urls, archive=archive, shards=shards, token=token)
         return _of_journals(session, options)
@@ -71,13 +75,13 @@ def _of_journals(session: "SparkSession", options: dict[str, str]) -> Evidence:
     return Evidence(reader.load(), reader.option("view", "quarantine").load(), acknowledged)
 
 
-def _of_archive(session: "SparkSession", folder: str, shards: str | None) -> Evidence:
+def _of_archive(session: "SparkSession", archive: str, shards: str | None) -> Evidence:
     wanted = None if shards is None else list_of("shards", shards)
-    found = look_through(folder, wanted)
-    known = archived_shards(folder)
+    found = look_through(archive, wanted)
+    known = archived_shards(archive)
     for shard in wanted or ():
         if shard not in known:
-            raise InvalidOption(f"shards: {folder} has no {shard!r}; it has: {', '.join(known)}")
+            raise InvalidOption(f"shards: {archive} has no {shard!r}; it has: {', '.join(known)}")
     damaged = [
         (one.manifest.shard, one.manifest.first, one.path, why) for one, why in found.damaged
     ]
@@ -88,7 +92,7 @@ def _of_archive(session: "SparkSession", folder: str, shards: str | None) -> Evi
         damaged += [(listed.shard, a.sequence, segment.path, a.reason) for a in listed.damaged]
     columns = "shard string, sequence bigint, address string, reason string"
     return Evidence(
-        events=archived_events(session, folder, found=found),
+        events=archived_events(session, archive, found=found),
         quarantined=session.createDataFrame(damaged, columns),
         acknowledged=ends,
     )

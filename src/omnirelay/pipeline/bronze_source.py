@@ -24,7 +24,7 @@ from omnirelay.pipeline.delta_files import write_part
 from omnirelay.pipeline.delta_rows import moving
 from omnirelay.pipeline.offsets import admitted
 from omnirelay.pipeline.schema import EVENT
-from omnirelay.pipeline.segment import archived_shards
+from omnirelay.pipeline.shelf import archived_shards, is_bucket
 from omnirelay.pipeline.source_options import SourceOptions, parse
 from omnirelay.pipeline.source_plan import Plan, check_kept
 from omnirelay.pipeline.source_stream import JournalStream
@@ -163,9 +163,11 @@ class Journals:
         return [row["file"] for row in rows]
 
     def is_archived(self) -> bool:
-        """Segments are Parquet already, which Spark reads by itself."""
+        """Segments in a folder are Parquet already, which Spark reads by itself."""
         archive = self.options.get("archive")
-        return archive is not None and bool(archived_shards(archive))
+        if archive is None or is_bucket(archive):
+            return False
+        return bool(archived_shards(archive))
 
     def _load(
         self, kind: type[SpanSource], after: Positions, upto: Positions, **also: str

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from omnirelay.model.errors import InvalidOption, Unavailable
 from omnirelay.pipeline.address import is_node
 from omnirelay.pipeline.replay_files import Files, Foldable, of_archive, of_table
+from omnirelay.pipeline.shelf import check_archive
 from omnirelay.pipeline.source_options import source_options
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class Place:
             raise InvalidOption("name one place to read: --from, --tables or --archive")
         if self.shards is not None and not self.journal:
             raise InvalidOption("--shards goes with --from, whose journals it names")
+        if self.archive is not None:
+            check_archive(self.archive)
 
     def check_lossless(self) -> None:
         """Raises InvalidOption for a place whose events do not hold all that a state needs."""

@@ -46,11 +46,14 @@ class Foldable:
     """Where they are known to hold the same events."""
 
 
-def of_archive(archive: str) -> Files:
-    """Raises Unavailable if there is none. Of a damaged segment nothing is read: the fold finds the
-    hole, and names it."""
+def of_archive(archive: str) -> Files | None:
+    """None if it is in a bucket. Raises Unavailable if there is none. Of a damaged segment nothing
+    is read: the fold finds the hole, and names it."""
     from omnirelay.pipeline.archive_reading import look_through
+    from omnirelay.pipeline.shelf import is_bucket
 
+    if is_bucket(archive):
+        return None
     files: dict[str, list[str]] = {}
     for segment in sorted(look_through(archive).sound, key=lambda one: one.manifest.first):
         files.setdefault(segment.manifest.shard, []).append(segment.path)

@@ -14,6 +14,7 @@ from omnirelay.pipeline.address import absolute
 from omnirelay.pipeline.decode import EVENT_TYPES
 from omnirelay.pipeline.quarantine import QUARANTINE
 from omnirelay.pipeline.schema import EVENT
+from omnirelay.pipeline.shelf import check_archive
 
 VIEWS: dict[str, dict[str, str]] = {"events": EVENT, "quarantine": QUARANTINE}
 ROWS_PER_BATCH = 1_000_000
@@ -96,6 +97,12 @@ def _text(name: str, text: str) -> str:
     return text.strip()
 
 
+def _archive(name: str, text: str) -> str:
+    address = _text(name, text)
+    check_archive(address)
+    return address
+
+
 def _name(name: str, text: str) -> str:
     if len(_text(name, text)) > limits.NAME_CHARS_MAX:
         raise InvalidOption(f"{name} is longer than {limits.NAME_CHARS_MAX} characters")
@@ -169,7 +176,7 @@ _PARSERS: dict[str, Callable[[str, str], Any]] = {
     "rows_per_batch": _whole(1),
     "rows_per_partition": _whole(1),
     "consumer": _name,
-    "archive": _text,
+    "archive": _archive,
     "token": _text,
     "view": _view,
     "columns": list_of,

@@ -10,7 +10,8 @@ from omnirelay.pipeline.address import Extent, JournalAddress, open_journal
 from omnirelay.pipeline.address import check_kept as check_kept
 from omnirelay.pipeline.archive_reading import archived_before, extended, pieces
 from omnirelay.pipeline.offsets import Positions, Span, cut, held
-from omnirelay.pipeline.segment import Segment, segments_of
+from omnirelay.pipeline.segment import Segment
+from omnirelay.pipeline.shelf import open_shelf, segments_of
 from omnirelay.pipeline.source_filters import Bounds
 from omnirelay.pipeline.source_options import SourceOptions
 from omnirelay.stores.address import masked
@@ -32,6 +33,9 @@ class Plan(AbstractContextManager["Plan"]):
             open_journal(url, token=options.token, shards=options.shards or ())
             for url in options.urls
         ]
+        self._shelf = None if options.archive is None else open_shelf(options.archive)
+        self._known: dict[str, list[Segment]] = {}
+        """Of each shard, as they were first looked for: a plan is made and thrown away."""
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -80,8 +84,11 @@ class Plan(AbstractContextManager["Plan"]):
                 yield from (Slice(journal.url, part) for part in cut(piece, rows))
 
     def _segments(self, shard: str) -> list[Segment]:
-        archive = self._options.archive
-        return [] if archive is None else segments_of(archive, shard)
+        if self._shelf is None:
+            return []
+        if shard not in self._known:
+            self._known[shard] = segments_of(self._shelf, shard)
+        return self._known[shard]
 
     def extent(self, journal: JournalAddress, shard: str) -> Extent:
         """What can be read of the shard, here or in the archive."""

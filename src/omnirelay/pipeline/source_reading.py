@@ -13,7 +13,7 @@ from omnirelay.pipeline.archive_reading import read_segment
 from omnirelay.pipeline.decode import Part
 from omnirelay.pipeline.decode_types import arrow_type
 from omnirelay.pipeline.quarantine import QUARANTINE
-from omnirelay.pipeline.segment import damage_of
+from omnirelay.pipeline.shelf import damage_of
 from omnirelay.pipeline.source_options import SourceOptions
 from omnirelay.pipeline.source_plan import Slice
 from omnirelay.stores.address import masked

@@ -156,17 +156,20 @@ def _write_segments(task: Task, kept: Iterable[Kept]) -> Made:
 
 def _write_segment(task: Task, envelopes: list[Envelope]) -> None:
     from omnirelay.pipeline.decode import Part, batch_of
-    from omnirelay.pipeline.segment import Manifest, SegmentWriter, shard_folder
+    from omnirelay.pipeline.segment import Manifest
+    from omnirelay.pipeline.segment_writer import SegmentWriter
+    from omnirelay.pipeline.shelf import open_shelf
 
     first, last = envelopes[0], envelopes[-1]
     shard = task.share.shard
-    writer = SegmentWriter(shard_folder(task.path, shard), first.first)
+    writer = SegmentWriter(open_shelf(task.path), shard, first.first)
     writer.write(batch_of(envelopes, Part()))
     writer.finish(
         Manifest(
             shard=shard,
             first=first.first,
             last=last.last,
+            time=first.time,
             prev=first.prev,
             link=last.checksum,
         )

@@ -10,7 +10,7 @@ from datetime import timedelta
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from omnirelay.model.errors import InvalidOption
-from omnirelay.stores.objects_bucket import Bucket
+from omnirelay.stores.objects_bucket import Bucket, LargeBucket
 from omnirelay.stores.objects_files import FileBucket
 
 _SURVIVES = ("", "power_loss", "node_loss")
@@ -19,17 +19,25 @@ _OWN = ("amazonaws.com", "googleapis.com", "core.windows.net")
 
 
 def open_bucket(url: str) -> Bucket:
-    """Nothing in an address is passed over in silence: what is not known is refused."""
+    plain, scheme, survives = check_address(url)
+    return _files(plain, survives) if scheme == "file" else _cloud(plain, scheme, survives)
+
+
+def open_cloud(url: str) -> LargeBucket:
+    """For an address that is not one of files."""
+    return _cloud(*check_address(url))
+
+
+def check_address(url: str) -> tuple[str, str, str]:
+    """The address without its options, its scheme, and what it says that it survives. Nothing in
+    it is passed over in silence: raises InvalidOption for what is not known."""
     plain, _, query = url.partition("?")
     scheme = plain.partition(":")[0].lower()
     if "#" in url or "@" in plain:
         raise InvalidOption(f"{scheme}://…: an address holds neither # nor a user or password")
-    if scheme == "file":
-        return _files(plain, _survives(plain, query))
-    parts = urlsplit(plain)
-    if not parts.netloc:
+    if scheme != "file" and not urlsplit(plain).netloc:
         raise InvalidOption(f"{plain!r} names no bucket: write {scheme}://bucket/prefix")
-    return _cloud(plain, scheme, _survives(plain, query))
+    return plain, scheme, _survives(plain, query)
 
 
 def _survives(plain: str, query: str) -> str:
@@ -50,7 +58,7 @@ def _files(plain: str, survives: str) -> Bucket:
     return FileBucket(os.path.normpath(folder), survives=survives)
 
 
-def _cloud(plain: str, scheme: str, survives: str) -> Bucket:
+def _cloud(plain: str, scheme: str, survives: str) -> LargeBucket:
     from obstore.exceptions import BaseError
     from obstore.store import from_url
 

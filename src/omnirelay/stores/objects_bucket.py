@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol
+from typing import IO, Protocol
 
 from omnirelay.journal.backend import Durability
 from omnirelay.model import limits
@@ -34,6 +34,16 @@ class Bucket(Protocol):
         """Those that are there, the first ones first, a few at a time."""
 
     async def durability(self) -> Durability: ...
+
+
+class LargeBucket(Bucket, Protocol):
+    """One that also takes what is too large for one request."""
+
+    async def put_large(self, key: str, file: IO[bytes], size: int) -> None:
+        """From here to the end of the file; over what is there."""
+
+    async def get_large(self, key: str, size: int) -> bytes | None:
+        """At most so many bytes; None if there is no such object."""
 
 
 async def get_all(bucket: Bucket, keys: Sequence[str]) -> list[bytes | None]:

@@ -1,9 +1,10 @@
 """Object stores of the clouds, and servers that speak their protocols, through obstore."""
 
 import asyncio
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import obstore
 from obstore.exceptions import (
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 PUT_S = 30.0
 """Longer than obstore's own tries take."""
 GET_S = 30.0
+_PARTS_AT_ONCE = 4
+_STATUS = re.compile(r"status code: (\d{3})\b")
 
 
 class CloudBucket:
@@ -48,7 +51,7 @@ class CloudBucket:
             kind = type(error).__name__.removesuffix("Error")
             raise InvalidOption(f"{self.shown}: {kind}: correct the credentials") from error
         except (BaseError, OSError, TimeoutError) as error:
-            raise Unavailable(f"{self.shown} does not answer: {said(error)}") from error
+            raise Unavailable(f"{self.shown}{_reason(error)}") from error
 
     async def prepare(self, shard: str) -> None:
         """Many servers that speak a provider's protocol do not know put-if-absent and overwrite:
@@ -62,7 +65,7 @@ class CloudBucket:
         if await self.create(key, b"another"):
             raise InvalidOption(
                 f"{self.shown}: this server overwrites where it was told to write only if nothing "
-                f"is there, so it cannot hold a journal: use another"
+                f"is there, so it can hold neither journal nor archive: use another"
             )
         self._is_tried = True
 
@@ -91,6 +94,36 @@ class CloudBucket:
                     return bytes(await found.bytes_async())
             except (NotFoundError, FileNotFoundError):
                 return None
+
+    async def put_large(self, key: str, file: IO[bytes], size: int) -> None:
+        """Each part has as long as a whole object has otherwise."""
+        part = limits.OBJECT_PART_BYTES
+        with self._errors():
+            async with asyncio.timeout(PUT_S * (1 + size // part)):
+                await obstore.put_async(
+                    self._store, key, file, chunk_size=part, max_concurrency=_PARTS_AT_ONCE
+                )
+
+    async def get_large(self, key: str, size: int) -> bytes | None:
+        part = limits.OBJECT_PART_BYTES
+        if size <= part:
+            return await self.get(key)
+        with self._errors():
+            try:
+                # How long it is now: a range behind the end would be taken for a fault of the way.
+                found = await obstore.head_async(self._store, key)
+            except (NotFoundError, FileNotFoundError):
+                return None
+            starts = range(0, min(size, found["size"]), part)
+            room = asyncio.Semaphore(_PARTS_AT_ONCE)
+            ends = [min(start + part, size, found["size"]) for start in starts]
+            parts = [self._part(key, ends_at, room) for ends_at in zip(starts, ends, strict=True)]
+            return b"".join(await asyncio.gather(*parts))
+
+    async def _part(self, key: str, ends: tuple[int, int], room: asyncio.Semaphore) -> bytes:
+        async with room, asyncio.timeout(GET_S):
+            found = await obstore.get_range_async(self._store, key, start=ends[0], end=ends[1])
+            return bytes(found)
 
     async def keys(self, prefix: str, after: str = "") -> list[str]:
         with self._errors():
@@ -124,6 +157,18 @@ class CloudBucket:
                 f"?survives=node_loss to the address if you know"
             )
         return Durability(True, is_told, self._survives == "node_loss", words)
+
+
+def _reason(error: BaseException) -> str:
+    """Where something is listed, a bucket that is missing or closed is to obstore like any other
+    answer that it did not expect; a missing object was told apart before."""
+    found = _STATUS.search(str(error))
+    status = found[1] if found else ""
+    if status == "404" or isinstance(error, NotFoundError | FileNotFoundError):
+        return ": there is no such bucket: create it"
+    if status in ("401", "403"):
+        return " refuses to list what it has: correct the credentials"
+    return f" does not answer: {said(error)}"
 
 
 def said(error: BaseException) -> str:

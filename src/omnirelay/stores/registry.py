@@ -1,8 +1,9 @@
 """Journal addresses of CONTRACT §5 to the stores that serve them. A product is imported when an
 address asks for it, so that a program installs only what it uses."""
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 import msgspec
@@ -16,6 +17,9 @@ from omnirelay.stores.memory_positions import MemoryCheckpoints
 from omnirelay.stores.sqlite import SqliteJournal
 from omnirelay.stores.sqlite_positions import SqliteCheckpoints
 from omnirelay.stores.sqlite_wal import LOG_BYTES
+
+if TYPE_CHECKING:
+    from omnirelay.stores.objects_bucket import LargeBucket
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -41,8 +45,22 @@ def open_address(url: str, shard: str) -> Opened:
             f"no journal is served at {masked(url)!r}: use sqlite:///path, memory: or one of "
             f"{', '.join(f'{known}://' for known in _EXTRAS)}"
         )
-    try:
+    with _installed(scheme):
         return opener(url, shard)
+
+
+def open_large(url: str) -> "LargeBucket":
+    """A bucket of s3://, gs:// or az://, for more than journals. Raises as `open_address` does."""
+    with _installed(_scheme(url)):
+        from omnirelay.stores.objects_address import open_cloud
+
+        return open_cloud(url)
+
+
+@contextmanager
+def _installed(scheme: str) -> Iterator[None]:
+    try:
+        yield
     except ModuleNotFoundError as missing:
         if scheme not in _EXTRAS:
             raise

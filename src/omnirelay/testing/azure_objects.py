@@ -1,5 +1,6 @@
-"""An Azure Blob Storage of one process and no disk: put, put only if absent, get, delete in batches
-and list, each signed with the account's key. `python -m omnirelay.testing.azure_objects PORT`.
+"""An Azure Blob Storage of one process and no disk: put (in blocks too), put only if absent, get,
+delete in batches and list, each signed with the account's key.
+`python -m omnirelay.testing.azure_objects PORT`.
 
 Azurite answers the same (3.35, tried by hand): 409 where something is there, 404 where nothing is,
 202 for a batch, with one answer for each of its parts.
@@ -8,6 +9,7 @@ Azurite answers the same (3.35, tried by hand): 409 where something is there, 40
 import base64
 import hashlib
 import hmac
+import re
 from collections.abc import Mapping
 from email.parser import BytesParser
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -56,10 +58,27 @@ class _Azure(Handler):
     def do_PUT(self) -> None:  # noqa: N802 - as http.server calls it
         if not self._is_signed():
             return
+        if "comp" in self.query:
+            self._put_blocks()
+            return
         only_new = self.headers.get("If-None-Match") == "*"
         number = self.objects.put(self.place, self.read_body(), over=0 if only_new else None)
         if number is None:
             self.answer(409, _fault("BlobAlreadyExists"), {"x-ms-error-code": "BlobAlreadyExists"})
+        else:
+            self.answer(201, headers={"ETag": f'"0x{number:X}"', "Last-Modified": _WHEN})
+
+    def _put_blocks(self) -> None:
+        """One of an object, or the list of all, which makes the object."""
+        body = self.read_body()
+        if self.query["comp"] == "block":
+            self.objects.put_part(self.place, self.query["blockid"], body)
+            self.answer(201)
+            return
+        names = re.findall(r"<Uncommitted>([^<]*)</Uncommitted>", body.decode())
+        number = self.objects.join(self.place, self.place, names)
+        if number is None:
+            self.answer(400, _fault("InvalidBlockList"), {"x-ms-error-code": "InvalidBlockList"})
         else:
             self.answer(201, headers={"ETag": f'"0x{number:X}"', "Last-Modified": _WHEN})
 
@@ -74,7 +93,9 @@ class _Azure(Handler):
             self.answer(404, _fault("BlobNotFound"), {"x-ms-error-code": "BlobNotFound"})
             return
         told = {"ETag": f'"0x{found[1]:X}"', "Last-Modified": _WHEN, "x-ms-blob-type": "BlockBlob"}
-        self.answer(200, found[0], told)
+        self.answer_object(found[0], told)
+
+    do_HEAD = do_GET  # noqa: N815 - as http.server calls it
 
     def _list(self) -> None:
         prefix, marker = self.query.get("prefix", ""), self.query.get("marker", "")

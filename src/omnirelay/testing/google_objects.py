@@ -1,14 +1,45 @@
-"""A Google Cloud Storage of one process and no disk: put, put only if absent, get, delete and list,
-as the XML protocol has them. `python -m omnirelay.testing.google_objects PORT`."""
+"""A Google Cloud Storage of one process and no disk: put (in parts too), put only if absent, get,
+delete and list, as the XML protocol has them. `python -m omnirelay.testing.google_objects PORT`."""
 
+import itertools
+import re
 from xml.sax.saxutils import escape
 
 from omnirelay.testing.memory_objects import Handler, serve
 
+_uploads = itertools.count(1)
+
 
 class _Google(Handler):
+    def do_POST(self) -> None:  # noqa: N802 - as http.server calls it
+        """The beginning of an object in parts, or its end, which names them."""
+        body, query = self.read_body(), self.query
+        if "uploads" in query:
+            shown = f"<UploadId>{next(_uploads)}</UploadId>"
+            self.answer(
+                200,
+                f"<InitiateMultipartUploadResult>{shown}</InitiateMultipartUploadResult>".encode(),
+            )
+            return
+        parts = re.findall(r"<PartNumber>(\d+)</PartNumber>", body.decode())
+        generation = self.objects.join(self.place, query["uploadId"], parts)
+        if generation is None:
+            self.answer(400, b"<Error><Code>InvalidPart</Code></Error>")
+            return
+        told = {"x-goog-generation": str(generation)}
+        shown = f"<ETag>{generation}</ETag>"
+        self.answer(
+            200,
+            f"<CompleteMultipartUploadResult>{shown}</CompleteMultipartUploadResult>".encode(),
+            told,
+        )
+
     def do_PUT(self) -> None:  # noqa: N802 - as http.server calls it
         body = self.read_body()
+        if "uploadId" in self.query:
+            self.objects.put_part(self.query["uploadId"], self.query["partNumber"], body)
+            self.answer(200, headers={"ETag": f'"{self.query["partNumber"]}"'})
+            return
         wanted = self.headers.get("x-goog-if-generation-match")
         generation = self.objects.put(
             self.place, body, over=None if wanted is None else int(wanted)
@@ -32,7 +63,9 @@ class _Google(Handler):
             "Last-Modified": "Mon, 01 Jan 2024 00:00:00 GMT",
             "x-goog-generation": str(found[1]),
         }
-        self.answer(200, found[0], headers)
+        self.answer_object(found[0], headers)
+
+    do_HEAD = do_GET  # noqa: N815 - as http.server calls it
 
     def do_DELETE(self) -> None:  # noqa: N802 - as http.server calls it
         self.answer(204 if self.objects.delete(self.place) else 404)

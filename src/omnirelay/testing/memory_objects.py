@@ -18,6 +18,20 @@ class Objects:
         self.lock = threading.Lock()
         self._stored: dict[str, tuple[bytes, int]] = {}
         self._number = 0
+        self._parts: dict[str, dict[str, bytes]] = {}
+
+    def put_part(self, upload: str, name: str, body: bytes) -> None:
+        """Of an object that is there when `join` is called."""
+        with self.lock:
+            self._parts.setdefault(upload, {})[name] = body
+
+    def join(self, path: str, upload: str, names: list[str]) -> int | None:
+        """None if a part is missing."""
+        with self.lock:
+            parts = self._parts.pop(upload, {})
+        if any(name not in parts for name in names):
+            return None
+        return self.put(path, b"".join(parts[name] for name in names))
 
     def put(self, path: str, body: bytes, *, over: int | None = None) -> int | None:
         """Over the one of that number, 0 for none at all; whatever is there, if None. Returns its
@@ -71,7 +85,19 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def answer_object(self, body: bytes, headers: dict[str, str]) -> None:
+        """All of it, or the range that was asked for."""
+        asked = self.headers.get("Range") or self.headers.get("x-ms-range")
+        if asked is None:
+            self.answer(200, body, headers)
+            return
+        start, _, end = asked.removeprefix("bytes=").partition("-")
+        part = body[int(start) : int(end) + 1]
+        shown = f"bytes {start}-{int(start) + len(part) - 1}/{len(body)}"
+        self.answer(206, part, {**headers, "Content-Range": shown})
 
     def log_message(self, format: str, *args: object) -> None:
         return None
