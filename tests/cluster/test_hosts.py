@@ -1,30 +1,27 @@
 """Hosts of a test are what the machines of a mesh are to one another."""
 
+import asyncio
 import os
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from omnirelay.model.errors import OutcomeUnknown
+from omnirelay.model.ports import SystemClock
+from omnirelay.rpc.meta import Request, RequestMeta
 from omnirelay.testing.cluster_hosts import Hosts, hosts
-from omnirelay.testing.host import Host, bound_to_us
 from omnirelay.testing.servers import NOBODY
+from omnirelay.transports.http_outbound import HttpOutbound
+from tests.cluster.on_host import PORT, answering
 
-PORT = 5000
-ECHO = f"""
-import socket, sys
-with socket.create_server((sys.argv[1], {PORT})) as server:
-    print("ready", flush=True)
-    line, _ = server.accept()
-    while data := line.recv(100):
-        print(data.decode(), flush=True)
-        line.sendall(data)
-"""
+ECHO = "print(data.decode(), flush=True); line.sendall(data)"
+ANSWERS_ONCE = """if b"first" in data: line.sendall(b"HTTP/1.1 204 No Content\\r\\n\\r\\n")
+if b"second" in data: print("heard", flush=True)"""
 ASK_AS_NOBODY = f"""
 import os
 from omnirelay.testing.cluster_hosts import hosts
@@ -33,6 +30,7 @@ with hosts():
     pass
 """
 SHORT_S = 0.3
+SILENCE_S = 1.0
 
 
 @pytest.fixture
@@ -41,31 +39,20 @@ def net() -> Iterator[Hosts]:
         yield net
 
 
-@contextmanager
-def echo(host: Host) -> Iterator["subprocess.Popen[str]"]:
-    command = bound_to_us([sys.executable, "-c", ECHO, host.address], host)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        assert server.stdout.readline() == "ready\n"
-        yield server
-        server.kill()
-
-
 @pytest.mark.parametrize(("there", "back"), [(True, True), (False, True), (True, False)])
 def test_what_is_cut_is_neither_refused_nor_lost_for_ever(
     net: Hosts, there: bool, back: bool
 ) -> None:
     far = net.host()
     road = net.road(net.callers, far, PORT)
-    with echo(far) as server, socket.create_connection((far.address, PORT)) as line:
-        assert server.stdout is not None
+    with answering(far, ECHO) as printed, socket.create_connection((far.address, PORT)) as line:
         road.cut(there=there, back=back)
         line.sendall(b"one")
         line.settimeout(SHORT_S)
         with pytest.raises(TimeoutError):
             line.recv(100)
         if not there:
-            assert server.stdout.readline() == "one\n", "it arrives, and its answer does not"
+            assert printed.readline() == "one\n", "it arrives, and its answer does not"
         road.heal()
         line.settimeout(5)
         assert line.recv(100) == b"one"
@@ -85,19 +72,42 @@ def test_others_do_not_suffer_from_a_cut(net: Hosts) -> None:
     gone, far = net.host(), net.host()
     for road in net.roads_of(gone):
         road.cut()
-    with echo(far), socket.create_connection((far.address, PORT), timeout=5) as line:
+    with answering(far, ECHO), socket.create_connection((far.address, PORT), timeout=5) as line:
         line.sendall(b"one")
         assert line.recv(100) == b"one"
 
 
 def test_a_slow_road_takes_its_time_in_either_direction(net: Hosts) -> None:
     far = net.host()
-    with echo(far), socket.create_connection((far.address, PORT), timeout=5) as line:
+    with answering(far, ECHO), socket.create_connection((far.address, PORT), timeout=5) as line:
         net.road(net.callers, far, PORT).slow_down(SHORT_S / 2)
         began = time.monotonic()
         line.sendall(b"one")
         assert line.recv(100) == b"one"
         assert time.monotonic() - began >= SHORT_S
+
+
+@pytest.mark.parametrize("gone", ["before it is asked", "while it is asked"])
+async def test_a_caller_over_http_does_not_wait_for_ever_for_a_host_that_is_gone(
+    net: Hosts, gone: str
+) -> None:
+    far = net.host()
+    road = net.road(net.callers, far, PORT)
+    outbound = HttpOutbound(f"http://{road.place}", clock=SystemClock(), silence_s=SILENCE_S)
+    with answering(far, ANSWERS_ONCE) as printed:
+        await outbound(Request(RequestMeta(procedure="q::first", transport="http")))
+        if gone == "before it is asked":
+            road.cut()
+        asked = asyncio.create_task(
+            outbound(Request(RequestMeta(procedure="q::second", transport="http")))
+        )
+        if gone == "while it is asked":
+            assert await asyncio.to_thread(printed.readline) == "heard\n"
+            road.cut()
+        async with asyncio.timeout(10):
+            with pytest.raises(OutcomeUnknown):
+                await asked
+    await outbound.stop()
 
 
 def test_nothing_of_hosts_is_seen_outside_or_left() -> None:
