@@ -40,7 +40,7 @@ _OWN = "/proc/thread-self/ns/net"
 _NET = "10.77.0."
 _MASK = "255.255.255.0"
 _MTU = 9_000
-_HOSTS_MAX = 250
+_LAST_NUMBER = 254
 _ANSWER_S = 10.0
 
 
@@ -79,7 +79,7 @@ class Hosts:
         """Where the test itself is."""
 
     def host(self) -> Host:
-        assert len(self._hosts) < _HOSTS_MAX
+        assert len(self._hosts) < _LAST_NUMBER
         return self._joined(_made(len(self._hosts) + 1))
 
     def _joined(self, made: "_Made") -> Host:

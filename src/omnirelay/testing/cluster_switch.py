@@ -16,7 +16,7 @@ import sys
 import time
 from contextlib import suppress
 
-PACKET_MAX = 1 << 16
+_PACKET = 1 << 16
 _AT_ONCE = 64
 """Packets of one host, before the next one has its turn."""
 _FROM, _TO = 15, 19
@@ -45,7 +45,7 @@ class Switch:
         """What a host has sent."""
         with suppress(OSError):  # there is no more, or the host is gone
             for _ in range(_AT_ONCE):
-                packet = os.read(device, PACKET_MAX)
+                packet = os.read(device, _PACKET)
                 if packet[0] >> 4 == 4:
                     self._send((packet[_FROM], packet[_TO]), packet)
 
@@ -84,7 +84,7 @@ def main() -> None:
                 if key.fileobj is not control:
                     switch.carry(key.fd)
                     continue
-                told, devices, _, _ = socket.recv_fds(control, PACKET_MAX, 1)
+                told, devices, _, _ = socket.recv_fds(control, _PACKET, 1)
                 if not told:
                     return
                 switch.obey(told, devices)
