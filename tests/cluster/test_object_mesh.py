@@ -34,11 +34,7 @@ async def test_nothing_is_lost_or_doubled_over_an_object_store(
     mesh: ClusterMesh, s3: ObjectServer
 ) -> None:
     nemesis = Nemesis(mesh, epoch_s=EPOCH_S)
-    troubles = [
-        nemesis.kill_the_owner,
-        nemesis.cut_the_owner_from_the_store,
-        nemesis.let_the_store_answer_nobody,
-    ]
+    troubles = [nemesis.kill_the_owner, nemesis.let_the_store_answer_nobody]
     traffic, read = await suffer(mesh, nemesis, troubles, s3.url(PREFIX))
-    assert len(read.owners) >= 4, "the owner was replaced at least three times"
+    assert len(read.owners) >= 3, "the owner was replaced at least twice"
     assert not traffic.failed, traffic.failed[:3]
