@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import omnirelay
+from omnirelay.testing.cluster_links import Link
 from omnirelay.testing.cluster_nodes import NAMESPACE, ClusterMesh
 from omnirelay.testing.cluster_verdict import Read, read_journal
 from omnirelay.testing.servers_postgres import PostgresServer
@@ -51,7 +52,8 @@ async def test_an_owner_that_lost_the_answer_to_an_append_serves_again_at_once(
     mesh: ClusterMesh, postgres: PostgresServer, place: str
 ) -> None:
     owner, journal = await mesh.owner(), postgres.url(place)
-    [link] = mesh.store_links_of(owner)
+    [link] = mesh.store_roads_of(owner)
+    assert isinstance(link, Link), "hosts do not hang up"
     async with omnirelay.connect(owner.url, retry=60.0) as relay:
         await relay.enqueue("table", "before", request_id="before")
         link.cut(there=False)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from omnirelay.cli.free_ports import LOOPBACK
 from omnirelay.testing.cluster_nemesis import Nemesis
 from omnirelay.testing.cluster_nodes import ClusterMesh, cluster_mesh
 from omnirelay.testing.cluster_runs import suffer
@@ -23,10 +22,10 @@ def hub() -> Iterator[HubServer]:
 
 @pytest.fixture
 def mesh(hub: HubServer, tmp_path: Path) -> Iterator[ClusterMesh]:
-    def journal(ports: Sequence[int]) -> str:
-        return f"hub://{LOOPBACK}:{ports[0]}"
+    def journal(places: Sequence[str]) -> str:
+        return f"hub://{places[0]}"
 
-    with cluster_mesh(tmp_path, journal, 2, epoch_s=EPOCH_S, store_ports=[hub.port]) as mesh:
+    with cluster_mesh(tmp_path, journal, 2, epoch_s=EPOCH_S, store=[hub]) as mesh:
         mesh.start()
         yield mesh
 

@@ -18,6 +18,7 @@ from omnirelay.testing.checker import Op
 from omnirelay.testing.cluster_links import Link, links
 from omnirelay.testing.cluster_traffic import Traffic
 from omnirelay.testing.cluster_verdict import Held, Read, breaches
+from omnirelay.testing.host import HERE
 
 SHARD = "resourcelease"
 LEASE_ID = "00000000-0000-0000-0000-000000000001"
@@ -117,8 +118,8 @@ async def echoed() -> AsyncIterator[tuple[Link, asyncio.StreamReader, asyncio.St
 
     heard, server = asyncio.Event(), await asyncio.start_server(echo, "127.0.0.1", 0)
     with links() as between:
-        link = between.to(server.sockets[0].getsockname()[1])
-        reader, writer = await asyncio.open_connection("127.0.0.1", link.port)
+        link = between.road(HERE, HERE, server.sockets[0].getsockname()[1])
+        reader, writer = await asyncio.open_connection(*link.place.split(":"))
         await heard.wait()
         yield link, reader, writer
         writer.close()

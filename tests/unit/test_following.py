@@ -38,13 +38,15 @@ class PausedJournal(MemoryJournal):
 
 
 @asynccontextmanager
-async def following(journal: PausedJournal) -> AsyncIterator[asyncio.Semaphore]:
+async def following(
+    journal: PausedJournal, clock: HandClock | None = None
+) -> AsyncIterator[asyncio.Semaphore]:
     """Released whenever it says that it follows."""
     follows = asyncio.Semaphore(0)
     shard = Shard(
         journal,
         ShardOptions(node="follower", ttl_ms=1_000),
-        clock=HandClock(),
+        clock=clock or HandClock(),
         ids=CountedIds(),
         rank=lambda: NEVER,
         on_ready=follows.release,
@@ -85,3 +87,28 @@ async def test_a_follower_that_comes_back_is_not_ready_while_it_has_much_to_read
         assert set(journal.said) == said
         assert journal.said[0] is NotOwner
         assert isinstance(journal.follower and journal.follower.failure, NotOwner)
+
+
+class BusyJournal(PausedJournal):
+    """Its owner has always written once more before a look at it is over; a look takes 100 ms."""
+
+    def __init__(self, medium: MemoryMedium, clock: HandClock) -> None:
+        super().__init__(medium)
+        self._medium, self._clock, self._scribe = medium, clock, Scribe(SHARD)
+
+    async def read(self, after: int, limit: int) -> list[bytes]:
+        found = await super().read(after, limit)
+        await asyncio.sleep(0)
+        self._clock.advance(100)
+        await write(self._medium, self._scribe, 1)
+        return found
+
+
+async def test_a_follower_of_an_owner_that_writes_without_a_rest_is_ready_and_stops() -> None:
+    clock = HandClock()
+    journal = BusyJournal(MemoryMedium(), clock)
+    async with asyncio.timeout(5), following(journal, clock) as follows:
+        await follows.acquire()
+        await follows.acquire()
+    assert journal.follower is not None
+    assert not journal.follower.is_served_here

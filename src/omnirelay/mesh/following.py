@@ -12,6 +12,8 @@ from omnirelay.model import limits
 from omnirelay.model.errors import Corrupt, TooNew
 from omnirelay.model.ports import Clock
 
+_LOOK_EVERY_MS = 1_000
+
 
 class Following:
     def __init__(
@@ -66,9 +68,9 @@ class Following:
     async def catch_up(
         self, format_: int = FORMAT, on_look: Callable[[bool], None] = lambda is_close: None
     ) -> None:
-        """Fold what is there by now. `on_look` hears now and then, if that is much, whether this is
-        close behind the end. Raises Corrupt or TooNew."""
-        folded = 0
+        """Fold what is there by now. `on_look` hears now and then, if that is much or the owner
+        goes on writing, whether this is close behind the end. Raises Corrupt or TooNew."""
+        folded, looked_ms = 0, self._clock.monotonic_ms()
         while True:
             try:
                 bodies = await self._backend.read(self._chain.last, limits.READ_ENVELOPES_MAX)
@@ -85,8 +87,9 @@ class Following:
                 self.check(format_)
             self._heard_ms = self._clock.monotonic_ms()
             folded += len(bodies)
-            if folded >= limits.READ_ENVELOPES_MAX:
-                folded = 0
+            is_long = self._heard_ms - looked_ms >= _LOOK_EVERY_MS
+            if folded >= limits.READ_ENVELOPES_MAX or is_long:
+                folded, looked_ms = 0, self._heard_ms
                 behind = (await self._backend.head()).last - self._chain.last
                 on_look(behind <= limits.CLOSE_BEHIND_EVENTS)
 

@@ -156,12 +156,12 @@ class Office:
 
         def look(is_close: bool) -> None:
             candidate.look_on(following.state, is_caught_up=is_close)
+            if candidate.is_stopping:
+                raise Closed(f"shard {self._backend.shard} is closed")
 
         while True:
             await following.catch_up(self._options.format, look)
-            candidate.look_on(following.state, is_caught_up=True)
-            if candidate.is_stopping:
-                raise Closed(f"shard {self._backend.shard} is closed")
+            look(True)
             left_ms = self._patience_ms(following.state) - following.silence_ms
             if self._is_wanted or left_ms <= 0:
                 return

@@ -1,7 +1,7 @@
 """Bring a shard's state back from its journal: newest snapshot, then the tail, all checked."""
 
 import hashlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 import msgspec
 
@@ -59,15 +59,21 @@ async def _catch_up(
     state: QueueState,
     on_progress: Callable[[int], None] | None,
 ) -> Head:
-    """Fold the tail. Another writer may still append: that is growth, not damage."""
-    while True:
-        async for envelope in _tail(backend, chain):
-            replay(state, envelope)
+    """Fold the tail as far as the journal reaches now, and say where that has to lead. Another
+    writer may go on: to wait for a moment in which it has not would be to wait for ever, where it
+    writes more often than one can look."""
+    head = await backend.head()
+    if chain.last >= head.last:
+        return head
+    while chain.last < head.last:
+        bodies = await backend.read(chain.last, limits.READ_ENVELOPES_MAX)
+        if not bodies:
+            return head
+        for body in bodies:
+            replay(state, chain.accept(body))
             if on_progress is not None:
                 on_progress(state.sequence)
-        head = await backend.head()
-        if head.last <= chain.last or not await backend.read(chain.last, 1):
-            return head
+    return head if chain.last == head.last else Head(chain.last, chain.epoch, chain.link or "")
 
 
 def _check_end(shard: str, head: Head, chain: Chain, ref: SnapshotRef | None) -> None:
@@ -127,12 +133,3 @@ async def _parts(backend: JournalSource, ref: SnapshotRef) -> list[Part]:
     if digest.hexdigest() != ref.checksum:
         raise Corrupt(backend.shard, ref.sequence, "the snapshot's checksum is wrong")
     return [_decoder.decode(body) for body in bodies]
-
-
-async def _tail(backend: JournalSource, chain: Chain) -> AsyncIterator[Envelope]:
-    while True:
-        bodies = await backend.read(chain.last, limits.READ_ENVELOPES_MAX)
-        if not bodies:
-            return
-        for body in bodies:
-            yield chain.accept(body)

@@ -74,7 +74,7 @@ def _outbound(
     scheme = urlsplit(url).scheme
     try:
         if scheme in ("http", "https"):
-            return _http(url, clock, headers, files)
+            return _http(url, clock, headers, files, silence_s)
         if scheme in ("grpc", "grpcs"):
             return _grpc(urlsplit(url).netloc, clock, headers, files)
     except ModuleNotFoundError as missing:
@@ -88,11 +88,13 @@ def _outbound(
     return StreamOutbound(url, clock=clock, headers=headers, tls=tls, silence_s=silence_s)
 
 
-def _http(url: str, clock: Clock, headers: Mapping[str, str], files: TlsFiles | None) -> Outbound:
+def _http(
+    url: str, clock: Clock, headers: Mapping[str, str], files: TlsFiles | None, silence_s: float
+) -> Outbound:
     from omnirelay.transports.http_outbound import HttpOutbound
 
     tls = None if files is None else files.context
-    return HttpOutbound(url, clock=clock, headers=headers, tls=tls)
+    return HttpOutbound(url, clock=clock, headers=headers, tls=tls, silence_s=silence_s)
 
 
 def _grpc(

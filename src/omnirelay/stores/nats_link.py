@@ -8,8 +8,9 @@ one that lags may not have the newest; the stream's leader has. So batches come 
 import asyncio
 import base64
 import json
+import socket
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 CONNECT_S = 5.0
 REQUEST_S = 5.0
 RECONNECT_S = 0.2
+PING_S = 2.0
+"""A server that leaves two pings unanswered is gone, though no connection says so."""
+UNTAKEN_S = 5.0
+"""What its system has not taken for so long never will be."""
 OLDEST_SERVER = (2, 11)
 """The first that answers a direct get with a batch."""
 _BATCHES = (2, 12)
@@ -82,6 +87,8 @@ class NatsLink:
                     error_cb=note,
                     reconnect_time_wait=RECONNECT_S,  # type: ignore[arg-type]
                     max_reconnect_attempts=-1,
+                    ping_interval=PING_S,  # type: ignore[arg-type]
+                    reconnected_cb=self._bound,
                     user_credentials=self.address.creds,
                     pending_size=limits.NATS_PENDING_BYTES_MAX,
                 )
@@ -91,7 +98,18 @@ class NatsLink:
         except BaseException:
             await self.close()
             raise
+        await self._bound()
         self._check_version()
+
+    async def _bound(self) -> None:
+        """Before the client closes a connection or tries another server, it waits until all that
+        it has written has left. To a host that is gone, that would take a quarter of an hour."""
+        # The client has no other way to its socket, and a WebSocket's is deeper yet.
+        writer = getattr(self._client and self._client._transport, "_io_writer", None)
+        option = getattr(socket, "TCP_USER_TIMEOUT", None)  # not every system has it
+        if writer is not None and option is not None:
+            line = writer.get_extra_info("socket")
+            line.setsockopt(socket.IPPROTO_TCP, option, round(UNTAKEN_S * 1000))
 
     def _unreachable(self, error: Exception) -> OmniRelayError:
         shown = self.address.shown
@@ -118,7 +136,8 @@ class NatsLink:
     async def close(self) -> None:
         client, self._client = self._client, None
         if client is not None and not client.is_closed:
-            await client.close()
+            with suppress(OSError):  # it would have liked to say goodbye
+                await client.close()
 
     @contextmanager
     def errors(self) -> Iterator[None]:

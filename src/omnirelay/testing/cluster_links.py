@@ -1,6 +1,7 @@
 """A TCP link that can be cut one way or both ways, hung up, or made slow, in place of a network
-that is.
+that is, on any machine and for any user.
 
+It always takes a connection, which a host that is gone does not: for that there is `cluster_hosts`.
 What is cut is held back and not dropped, as TCP would send it again: connections stay open and say
 nothing, until they are hung up. It runs on a thread of its own, so that a test that is busy does
 not slow it.
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from omnirelay.cli.free_ports import LOOPBACK
 from omnirelay.sdk.threads import LoopThread
+from omnirelay.testing.host import HERE, Host
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -45,10 +47,10 @@ class _Way:
 
 
 class Link:
-    """From whoever connects to `port`, to `target`. Its methods may be called from any thread."""
+    """From whoever connects to `place`, to `target`. Its methods may be called from any thread."""
 
-    def __init__(self, target: int, thread: LoopThread) -> None:
-        self.port = 0
+    def __init__(self, target: tuple[str, int], thread: LoopThread) -> None:
+        self.place = ""
         self._target = target
         self._thread = thread
         self._there = _Way()
@@ -58,7 +60,7 @@ class Link:
 
     async def open(self) -> None:
         self._server = await asyncio.start_server(self._serve, LOOPBACK, 0)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self.place = f"{LOOPBACK}:{self._server.sockets[0].getsockname()[1]}"
 
     async def close(self) -> None:
         assert self._server is not None
@@ -96,7 +98,7 @@ class Link:
         self._serving.add(task)
         try:
             await self._there.is_open.wait()
-            from_target, to_target = await asyncio.open_connection(LOOPBACK, self._target)
+            from_target, to_target = await asyncio.open_connection(*self._target)
             carrying: list[Coroutine[None, None, None]] = [
                 self._there.carry(reader, to_target),
                 self._back.carry(from_target, writer),
@@ -110,12 +112,18 @@ class Link:
 
 
 class Links:
+    callers = HERE
+
     def __init__(self, thread: LoopThread) -> None:
         self._thread = thread
         self.all: list[Link] = []
 
-    def to(self, target: int) -> Link:
-        link = Link(target, self._thread)
+    def host(self) -> Host:
+        return HERE
+
+    def road(self, here: Host, there: Host, port: int) -> Link:
+        """One for each who asks."""
+        link = Link((there.address, port), self._thread)
         self._thread.call(link.open())
         self.all.append(link)
         return link

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from omnirelay.testing.cluster_links import Link
+from omnirelay.testing.cluster_net import Road
 from omnirelay.testing.cluster_nodes import ClusterMesh, ClusterNode
 
 HOUR_S = 3600.0
@@ -59,30 +59,36 @@ class Nemesis:
     async def cut_the_owner_from_the_store(self) -> None:
         owner = await self.mesh.owner()
         self.actions.append(f"cut {owner.name} from the store")
-        await self._cut_until_replaced(owner, self.mesh.store_links_of(owner))
+        await self._cut_until_replaced(owner, self.mesh.store_roads_of(owner))
 
     async def let_the_store_answer_nobody(self) -> None:
         """What the owner writes arrives, and it does not hear of it."""
         owner = await self.mesh.owner()
         self.actions.append(f"{owner.name} does not hear the store")
-        await self._cut_until_replaced(owner, self.mesh.store_links_of(owner), there=False)
+        await self._cut_until_replaced(owner, self.mesh.store_roads_of(owner), there=False)
+
+    async def silence_the_owner(self) -> None:
+        """It hears the store, and what it writes does not arrive."""
+        owner = await self.mesh.owner()
+        self.actions.append(f"the store does not hear {owner.name}")
+        await self._cut_until_replaced(owner, self.mesh.store_roads_of(owner), back=False)
 
     async def cut_the_owner_off(self) -> None:
         """From the store, from the other nodes and from its callers; it runs on."""
         owner = await self.mesh.owner()
         self.actions.append(f"cut {owner.name} off")
-        await self._cut_until_replaced(owner, self.mesh.all_links_of(owner))
+        await self._cut_until_replaced(owner, self.mesh.all_roads_of(owner))
 
     async def _cut_until_replaced(
-        self, owner: ClusterNode, links: Sequence[Link], *, there: bool = True
+        self, owner: ClusterNode, roads: Sequence[Road], *, there: bool = True, back: bool = True
     ) -> None:
-        for link in links:
-            link.cut(there=there)
+        for road in roads:
+            road.cut(there=there, back=back)
         try:
             await self._replaced(owner)
         finally:
-            for link in links:
-                link.heal()
+            for road in roads:
+                road.heal()
 
     async def shut_the_owners_door(self) -> None:
         """Other nodes cannot call it; it writes on and stays the owner."""
@@ -98,14 +104,14 @@ class Nemesis:
                 road.heal()
 
     async def slow_everything_down(self) -> None:
-        self.actions.append("slow links")
-        for link in self.mesh.all_links:
-            link.slow_down(0.05)
+        self.actions.append("slow roads")
+        for road in self.mesh.all_roads:
+            road.slow_down(0.05)
         try:
             await asyncio.sleep(self._epoch_s)
         finally:
-            for link in self.mesh.all_links:
-                link.heal()
+            for road in self.mesh.all_roads:
+                road.heal()
 
     async def jump_the_clocks(self) -> None:
         """The owner's time of day is an hour ahead and then an hour behind; while the others are
@@ -133,7 +139,7 @@ class Nemesis:
 
     def troubles(self) -> list[Trouble]:
         """Those that this mesh can suffer."""
-        return [*self.of_nodes(), *(self.of_links() if self.mesh.to_store else ())]
+        return [*self.of_nodes(), *(self.of_roads() if self.mesh.to_store else ())]
 
     def of_nodes(self) -> list[Trouble]:
         return [
@@ -144,10 +150,11 @@ class Nemesis:
             self.slow_everything_down,
         ]
 
-    def of_links(self) -> list[Trouble]:
-        """For a mesh that reaches its store by links."""
+    def of_roads(self) -> list[Trouble]:
+        """For a mesh that reaches its store by roads."""
         return [
             self.cut_the_owner_from_the_store,
             self.let_the_store_answer_nobody,
+            self.silence_the_owner,
             self.cut_the_owner_off,
         ]

@@ -1,4 +1,4 @@
-"""A mesh of real nodes, each a process of its own, with links that can be cut between them."""
+"""A mesh of real nodes, each a process of its own, with roads that can be cut between them."""
 
 import asyncio
 import json
@@ -8,14 +8,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
-from omnirelay.cli.free_ports import LOOPBACK, free_port
-from omnirelay.testing.cluster_links import Link, Links, links
+from omnirelay.cli.free_ports import free_port
+from omnirelay.testing.cluster_links import links
+from omnirelay.testing.cluster_net import Net, Road
 from omnirelay.testing.cluster_process import clock_of, roads_of, state_of
+from omnirelay.testing.host import HERE, Host, bound_to_us
+from omnirelay.testing.servers import Server
 
 NAMESPACE = "resourcelease"
 START_S = 30.0
@@ -25,18 +28,25 @@ _LOOK_S = 0.02
 class ClusterNode:
     """It may be killed, stopped and started again over the same address."""
 
-    def __init__(self, name: str, folder: Path, journal: str, flags: Sequence[str]) -> None:
+    def __init__(
+        self, name: str, host: Host, folder: Path, journal: str, flags: Sequence[str]
+    ) -> None:
         self.name = name
+        self.host = host
         self.stream = free_port()
         self.http = free_port()
         self.starts = 0
+        self.environment: dict[str, str] = {}
+        """What it has beyond ours, from its next start on."""
         self._prefix = folder / name
         self._ready = folder / f"{name}.json"
         self._log = folder / f"{name}.log"
         self._flags = [
             *("--node-id", name, "--journal", journal, "--ready-file", str(self._ready)),
-            *("--stream", f"{LOOPBACK}:{self.stream}", "--http", f"{LOOPBACK}:{self.http}"),
+            *("--stream", f"{host.address}:{self.stream}"),
+            *("--http", f"{host.address}:{self.http}"),
             *("--set", "grpc=", "--log-level", "info", "--data", str(folder)),
+            *(() if host == HERE else ("--insecure",)),  # nobody else is in a test's own network
             *flags,
         ]
         self._child: subprocess.Popen[bytes] | None = None
@@ -49,7 +59,7 @@ class ClusterNode:
 
     @property
     def url(self) -> str:
-        return f"stream://{LOOPBACK}:{self.stream}"
+        return f"stream://{self.host.address}:{self.stream}"
 
     @property
     def log(self) -> str:
@@ -67,7 +77,11 @@ class ClusterNode:
         clean = {k: v for k, v in os.environ.items() if not k.startswith("OMNIRELAY_")}
         with self._log.open("ab") as log:
             self._child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=clean
+                bound_to_us(command, self.host),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=clean | self.environment,
             )
         self.starts += 1
 
@@ -96,7 +110,7 @@ class ClusterNode:
             self._child = None
 
     def join(self, roads: Mapping[str, str]) -> None:
-        """Whom it reaches and by which link, from its next start on."""
+        """Whom it reaches and by which road, from its next start on."""
         roads_of(self._prefix).write_text(json.dumps(dict(roads)))
         peers = [word for url in roads for word in ("--peer", url)]
         self._flags = [*self._flags, "--advertise", self.url, *peers]
@@ -115,24 +129,22 @@ class ClusterNode:
 
     def page(self, path: str) -> Any:
         """Any: JSON. Raises OSError if it does not answer."""
-        with closing(HTTPConnection(LOOPBACK, self.http, timeout=2)) as connection:
+        with closing(HTTPConnection(self.host.address, self.http, timeout=2)) as connection:
             connection.request("GET", path)
             return json.load(connection.getresponse())
 
 
 class ClusterMesh:
-    """Whoever calls somebody else does so by a link of its own, which can be cut."""
+    """Whoever calls somebody else does so by a road that can be cut."""
 
-    def __init__(
-        self, nodes: list[ClusterNode], between: Links, to_store: list[list[Link]]
-    ) -> None:
+    def __init__(self, nodes: list[ClusterNode], net: Net, to_store: list[list[Road]]) -> None:
         self.nodes = nodes
         self.to_store = to_store
-        """What each node reaches the store through, if links lead there: one a server."""
-        self.gates = [between.to(node.stream) for node in nodes]
-        """What callers reach each node through."""
+        """What each node reaches the store by, if roads lead there: one a server."""
+        self.gates = [net.road(net.callers, node.host, node.stream) for node in nodes]
+        """What callers reach each node by."""
         self._roads = {
-            (here.name, there.name): between.to(there.stream)
+            (here.name, there.name): net.road(here.host, there.host, there.stream)
             for here in nodes
             for there in nodes
             if here is not there
@@ -146,21 +158,21 @@ class ClusterMesh:
         """For callers, each by its gate."""
         return [_address(gate) for gate in self.gates]
 
-    def roads_to(self, node: ClusterNode) -> list[Link]:
+    def roads_to(self, node: ClusterNode) -> list[Road]:
         """By which other nodes call it."""
-        return [link for (_, there), link in self._roads.items() if there == node.name]
+        return [road for (_, there), road in self._roads.items() if there == node.name]
 
-    def all_links_of(self, node: ClusterNode) -> list[Link]:
+    def all_roads_of(self, node: ClusterNode) -> list[Road]:
         """With callers, other nodes in either direction, and the store."""
-        roads = [link for ends, link in self._roads.items() if node.name in ends]
-        return [self.gates[self.place(node)], *roads, *self.store_links_of(node)]
+        roads = [road for ends, road in self._roads.items() if node.name in ends]
+        return [self.gates[self.place(node)], *roads, *self.store_roads_of(node)]
 
-    def store_links_of(self, node: ClusterNode) -> list[Link]:
+    def store_roads_of(self, node: ClusterNode) -> list[Road]:
         return self.to_store[self.place(node)] if self.to_store else []
 
     @property
-    def all_links(self) -> list[Link]:
-        to_store = [link for links in self.to_store for link in links]
+    def all_roads(self) -> list[Road]:
+        to_store = [road for roads in self.to_store for road in roads]
         return [*self.gates, *self._roads.values(), *to_store]
 
     def start(self) -> None:
@@ -203,27 +215,29 @@ class ClusterMesh:
 @contextmanager
 def cluster_mesh(
     folder: Path,
-    journal: Callable[[Sequence[int]], str],
+    journal: Callable[[Sequence[str]], str],
     count: int,
     *flags: str,
     epoch_s: float = 2.0,
-    store_ports: Sequence[int] = (),
+    net: Net | None = None,
+    store: Sequence[Server] = (),
 ) -> Iterator[ClusterMesh]:
-    """Not started yet. `journal(ports)` is its address, by the way of `ports` in place of those
-    that the servers of the store listen on."""
+    """Not started yet; over links, if there is no `net`. `journal(places)` is its address, by
+    these `host:port` in place of those that the servers of the store listen on."""
     own = ("--epoch-s", str(epoch_s), *flags)
-    with links() as between:
-        ways = [[between.to(port) for port in store_ports] for _ in range(count)]
-        nodes = [
-            ClusterNode(f"n{number}", folder, journal([one.port for one in some]), own)
-            for number, some in enumerate(ways)
-        ]
-        try:
-            yield ClusterMesh(nodes, between, ways if store_ports else [])
-        finally:
-            for node in nodes:
-                node.close()
+    with ExitStack() as held:
+        between = net or held.enter_context(links())
+        nodes: list[ClusterNode] = []
+        to_store: list[list[Road]] = []
+        for number in range(count):
+            host = between.host()
+            roads = [between.road(host, server.host, server.port) for server in store]
+            address = journal([road.place for road in roads])
+            nodes.append(ClusterNode(f"n{number}", host, folder, address, own))
+            to_store.append(roads)
+            held.callback(nodes[-1].close)
+        yield ClusterMesh(nodes, between, to_store if store else [])
 
 
-def _address(link: Link) -> str:
-    return f"stream://{LOOPBACK}:{link.port}"
+def _address(road: Road) -> str:
+    return f"stream://{road.place}"

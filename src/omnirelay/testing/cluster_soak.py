@@ -16,11 +16,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from omnirelay.cli.free_ports import LOOPBACK
 from omnirelay.testing.cluster_nemesis import Nemesis
 from omnirelay.testing.cluster_nodes import cluster_mesh
 from omnirelay.testing.cluster_runs import failovers_ms, suffer
-from omnirelay.testing.servers_postgres import USER, PostgresServer, postgres_server
+from omnirelay.testing.servers_postgres import PostgresServer, postgres_server
 
 EPOCH_S = 2.0
 
@@ -28,21 +27,21 @@ EPOCH_S = 2.0
 async def one_round(server: PostgresServer, seed: int, count: int, only: str | None) -> list[float]:
     """Raises AssertionError for a breach. Returns what each kill of an owner cost, in ms."""
     chance = random.Random(seed)
-    place = f"soak_{seed}"
+    schema = f"soak_{seed}"
 
-    def journal(ports: Sequence[int]) -> str:
-        return f"postgres://{USER}@{LOOPBACK}:{ports[0]}/postgres?schema={place}"
+    def journal(places: Sequence[str]) -> str:
+        return server.url(schema, place=places[0])
 
     with (
         tempfile.TemporaryDirectory(prefix="omnirelay-cluster-") as folder,
-        cluster_mesh(Path(folder), journal, 3, epoch_s=EPOCH_S, store_ports=[server.port]) as mesh,
+        cluster_mesh(Path(folder), journal, 3, epoch_s=EPOCH_S, store=[server]) as mesh,
     ):
         await asyncio.to_thread(mesh.start)
         nemesis = Nemesis(mesh, epoch_s=EPOCH_S)
         known = [*nemesis.troubles(), nemesis.restart_one_by_one]
         allowed = [one for one in known if only in (None, one.__name__)]
         troubles = [chance.choice(allowed) for _ in range(count)]
-        traffic, read = await suffer(mesh, nemesis, troubles, server.url(place))
+        traffic, read = await suffer(mesh, nemesis, troubles, server.url(schema))
         return failovers_ms(nemesis, traffic, read)
 
 

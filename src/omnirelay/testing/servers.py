@@ -7,27 +7,16 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from omnirelay.cli.free_ports import LOOPBACK
+from omnirelay.testing.host import HERE, Host, bound_to_us
 
 START_S = 30.0
 NOBODY = 65534
-_BIND = """
-import ctypes, os, sys
-if sys.argv[1]:
-    os.setgroups([])
-    os.setgid(int(sys.argv[1]))
-    os.setuid(int(sys.argv[1]))
-if sys.platform == "linux":
-    ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, after the user: a change of it forgets this
-os.execv(sys.argv[2], sys.argv[2:])
-"""
 
 
 class CannotStart(Exception):
@@ -69,11 +58,13 @@ class Server:
         *,
         folder: Path,
         port: int,
+        host: Host = HERE,
         user: int | None = None,
         ends_with: signal.Signals = signal.SIGTERM,
     ) -> None:
         self.folder = folder
         self.port = port
+        self.host = host
         self._command = list(command)
         self._user = user
         self._ends_with = ends_with
@@ -83,7 +74,7 @@ class Server:
         assert self._process is None, "it runs"
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                _bound_to_us(self._command, self._user),
+                bound_to_us(self._command, self.host, self._user),
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -111,7 +102,11 @@ class Server:
 
     def _accepts(self) -> bool:
         with socket.socket() as probe:
-            return probe.connect_ex((LOOPBACK, self.port)) == 0
+            return probe.connect_ex((self.host.address, self.port)) == 0
+
+    @property
+    def place(self) -> str:
+        return f"{self.host.address}:{self.port}"
 
     def stop(self) -> None:
         self._end(self._ends_with)
@@ -175,11 +170,3 @@ def _wait_for(pids: Sequence[int]) -> None:
     until = time.monotonic() + 5
     while any(_parent(Path(f"/proc/{pid}")) for pid in pids) and time.monotonic() < until:
         time.sleep(0.01)
-
-
-def _bound_to_us(command: Sequence[str], user: int | None) -> list[str]:
-    """A test run that is killed leaves no server behind. A program of its own sees to that before
-    it becomes the server: Python code between fork and exec may wait for ever for a lock that some
-    thread of ours held, as gRPC's do."""
-    who = "" if user is None else str(user)
-    return [sys.executable, "-I", "-S", "-c", _BIND, who, *command]

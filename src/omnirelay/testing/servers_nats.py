@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from itertools import permutations
 from pathlib import Path
 
-from omnirelay.cli.free_ports import LOOPBACK, free_port
-from omnirelay.testing.cluster_links import Link, Links
+from omnirelay.cli.free_ports import free_port
+from omnirelay.testing.cluster_net import Net, Road
+from omnirelay.testing.host import HERE, Host
 from omnirelay.testing.servers import START_S, CannotStart, Server, own_folder
 
 CONFIG = """
@@ -23,24 +24,23 @@ jetstream {{ store_dir: "{folder}", sync_interval: {sync} }}
 CLUSTER = """
 cluster {{ name: test, listen: {host}:{route}, routes: [{routes}], {more} }}
 """
-BY_LINKS_ONLY = 'no_advertise: true, advertise: "127.0.0.1:1"'
-"""Neither clients nor other servers are told of a way around the links."""
+BY_ROADS_ONLY = 'no_advertise: true, advertise: "127.0.0.1:1"'
+"""Neither clients nor other servers are told of a way around the roads."""
 
 
 class NatsServer(Server):
-    def __init__(self, folder: Path, config: str, *, port: int, monitor: int) -> None:
+    def __init__(self, folder: Path, config: str, *, host: Host, port: int, monitor: int) -> None:
         folder.mkdir()
         path = folder / "nats.conf"
         path.write_text(config)
-        super().__init__([program(), "-c", str(path)], folder=folder, port=port)
-        self.monitor = f"http://{LOOPBACK}:{monitor}"
-        self._health = monitor
+        super().__init__([program(), "-c", str(path)], folder=folder, port=port, host=host)
+        self.monitor = f"http://{host.address}:{monitor}"
 
     def is_well(self) -> bool:
         """Its JetStream has caught up with the others'."""
         try:
-            url = f"http://{LOOPBACK}:{self._health}/healthz"
-            with urllib.request.urlopen(url, timeout=2) as answer:
+            url = f"{self.monitor}/healthz"
+            with urllib.request.urlopen(url, timeout=2) as answer:  # noqa: S310 - our own server
                 return bool(answer.status == 200)
         except OSError:
             return False
@@ -49,22 +49,18 @@ class NatsServer(Server):
 class NatsServers:
     """`url(stream)` names them all."""
 
-    def __init__(self, servers: list[NatsServer], roads: Mapping[tuple[int, int], Link]) -> None:
+    def __init__(self, servers: list[NatsServer], roads: Mapping[tuple[int, int], Road]) -> None:
         self.servers = servers
         self._roads = roads
 
-    @property
-    def ports(self) -> list[int]:
-        return [server.port for server in self.servers]
-
-    def roads_of(self, name: str) -> list[Link]:
+    def roads_of(self, name: str) -> list[Road]:
         """Between this server and its fellows, in either direction."""
         place = self.servers.index(self.named(name))
-        return [link for ends, link in self._roads.items() if place in ends]
+        return [road for ends, road in self._roads.items() if place in ends]
 
-    def url(self, stream: str, options: str = "", *, ports: Sequence[int] = ()) -> str:
-        """By the way of `ports`, if they are given."""
-        hosts = ",".join(f"{LOOPBACK}:{port}" for port in ports or self.ports)
+    def url(self, stream: str, options: str = "", *, places: Sequence[str] = ()) -> str:
+        """By the way of `places`, if they are given."""
+        hosts = ",".join(places or [server.place for server in self.servers])
         monitors = ",".join(server.monitor for server in self.servers)
         return f"nats://{hosts}/{stream}?monitor={monitors}{options}"
 
@@ -74,19 +70,20 @@ class NatsServers:
 
 @contextmanager
 def nats_servers(
-    count: int = 1, *, sync: str = "always", payload: str = "8MB", between: Links | None = None
+    count: int = 1, *, sync: str = "always", payload: str = "8MB", net: Net | None = None
 ) -> Iterator[NatsServers]:
-    """`between`: they reach one another by links of these."""
+    """Each on a host of `net`, and by its roads they reach one another."""
+    hosts = [net.host() if net else HERE for _ in range(count)]
     ports = [(free_port(), free_port(), free_port()) for _ in range(count)]
     ends = list(permutations(range(count), 2))
-    roads = {} if between is None else {pair: between.to(ports[pair[1]][2]) for pair in ends}
+    roads = {(here, to): net.road(hosts[here], hosts[to], ports[to][2]) for here, to in ends if net}
     servers: list[NatsServer] = []
     with own_folder() as folder:
         for number, (port, monitor, route) in enumerate(ports):
             own = folder / f"n{number}"
             text = CONFIG.format(
                 number=number,
-                host=LOOPBACK,
+                host=hosts[number].address,
                 port=port,
                 monitor=monitor,
                 payload=payload,
@@ -95,14 +92,18 @@ def nats_servers(
             )
             if count > 1:
                 others = [other for here, other in ends if here == number]
-                ways = [roads[number, to].port if roads else ports[to][2] for to in others]
+                ways = [
+                    roads[number, to].place if roads else f"{HERE.address}:{ports[to][2]}"
+                    for to in others
+                ]
                 text += CLUSTER.format(
-                    host=LOOPBACK,
+                    host=hosts[number].address,
                     route=route,
-                    routes=", ".join(f"nats://{LOOPBACK}:{way}" for way in ways),
-                    more=BY_LINKS_ONLY if roads else "",
+                    routes=", ".join(f"nats://{way}" for way in ways),
+                    more=BY_ROADS_ONLY if roads else "",
                 )
-            servers.append(NatsServer(own, text, port=port, monitor=monitor))
+            host = hosts[number]
+            servers.append(NatsServer(own, text, host=host, port=port, monitor=monitor))
         try:
             for server in servers:
                 server.start()

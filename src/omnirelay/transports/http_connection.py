@@ -6,7 +6,6 @@ a bound, and a caller that goes away ends its call at once, so reading goes on w
 """
 
 import asyncio
-import socket
 from collections import deque
 from collections.abc import Awaitable, Callable
 from math import inf
@@ -17,6 +16,7 @@ import httptools
 from omnirelay.model import limits
 from omnirelay.model.errors import InvalidArgument, OmniRelayError, Overloaded
 from omnirelay.rpc.meta import Certificate
+from omnirelay.transports.half_open import ask_whether_alive
 from omnirelay.transports.http_exchange import Exchange
 from omnirelay.transports.http_options import HeadersTooLarge, HttpOptions, TooSlow
 from omnirelay.transports.http_traffic import Traffic
@@ -25,9 +25,6 @@ ReadCertificate = Callable[[bytes], Certificate]
 Answer = Callable[[Exchange], Awaitable[None]]
 
 _SLICE_BYTES = 16 << 10
-
-# A caller whose machine is gone says nothing for ever; the kernel asks after a minute.
-_ALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 
 
 class Connection(asyncio.Protocol):
@@ -72,7 +69,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Not asserted: the transports of other loops, such as uvloop's, are no subclass of it.
         self._transport = transport = cast("asyncio.Transport", transport)
-        _ask_whether_alive(transport.get_extra_info("socket"))
+        line = transport.get_extra_info("socket")
+        ask_whether_alive(line, first_s=60, every_s=15, times=4)
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if peer else ""
         secured = transport.get_extra_info("ssl_object")
@@ -357,11 +355,3 @@ def _decoded(pairs: list[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
         return [(name.decode("latin-1"), value.decode()) for name, value in pairs]
     except UnicodeDecodeError:
         return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in pairs]
-
-
-def _ask_whether_alive(connected: socket.socket) -> None:
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _ALIVE:
-        option = getattr(socket, name, None)  # not every system has all of them
-        if option is not None:
-            connected.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -2,8 +2,10 @@
 
 import asyncio
 import io
+import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 import aiohttp
@@ -29,6 +31,7 @@ from omnirelay.rpc.codec import JSON, Codec
 from omnirelay.rpc.meta import Reply, Request, Response, Stream
 from omnirelay.rpc.status import ErrorBody, error_of
 from omnirelay.transports.client_tls import ContextSource
+from omnirelay.transports.half_open import expect_answers
 from omnirelay.transports.http_events import CONTENT_TYPE, ERROR, EventReader
 
 _SCHEMES = ("http", "https")
@@ -65,11 +68,14 @@ class HttpOutbound:
         tls: ContextSource | None = None,
         codec: Codec = JSON,
         connect_s: float = 5.0,
+        silence_s: float = 30.0,
         connections: int = 100,
     ) -> None:
-        """`headers` go with every call, such as an authorization. Calls beyond `connections` wait
-        for a free one. `tls` is asked with every call: what it gives is part of what a connection
-        is kept under, so one that was made with something else is not used again."""
+        """A node that does not take a connection in `connect_s`, or whose system says nothing for
+        `silence_s`, counts as gone. `headers` go with every call, such as an authorization. Calls
+        beyond `connections` wait for a free one. `tls` is asked with every call: what it gives is
+        part of what a connection is kept under, so one that was made with something else is not
+        used again."""
         _check_address(url)
         self.url = url.rstrip("/")
         self.codec = codec
@@ -77,6 +83,7 @@ class HttpOutbound:
         self._headers = {"accept": _ACCEPT, **(headers or {})}
         self._tls = tls
         self._connect_s = connect_s
+        self._silence_s = silence_s
         self._connections = connections
         self._targets: dict[str, str] = {}
         self._session: aiohttp.ClientSession | None = None
@@ -90,6 +97,7 @@ class HttpOutbound:
             connector=aiohttp.TCPConnector(
                 limit=self._connections,
                 keepalive_timeout=30,  # shorter than any node's, so that a call meets no closed one
+                socket_factory=self._line,
             ),
             headers=self._headers,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -97,6 +105,13 @@ class HttpOutbound:
             auto_decompress=False,
             skip_auto_headers=("User-Agent", "Accept-Encoding"),
         )
+
+    def _line(self, where: tuple[Any, ...]) -> socket.socket:
+        """Any: what the resolver says of an address."""
+        family, kind, protocol, *_ = where
+        line = socket.socket(family, kind, protocol)
+        expect_answers(line, self._silence_s)
+        return line
 
     async def stop(self) -> None:
         session, self._session = self._session, None
