@@ -14,6 +14,7 @@ import pytest
 from omnirelay.model.errors import OutcomeUnknown
 from omnirelay.model.ports import SystemClock
 from omnirelay.rpc.meta import Request, RequestMeta
+from omnirelay.testing import cluster_hosts
 from omnirelay.testing.cluster_hosts import Hosts, hosts
 from omnirelay.testing.servers import NOBODY
 from omnirelay.transports.http_outbound import HttpOutbound
@@ -37,6 +38,20 @@ SILENCE_S = 1.0
 def net() -> Iterator[Hosts]:
     with hosts() as net:
         yield net
+
+
+def test_a_container_without_the_file_of_the_device_has_hosts_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(cluster_hosts, "TUN", str(tmp_path / "tun"))
+    with hosts() as net:
+        far = net.host()
+        with (
+            answering(far, ECHO),
+            socket.create_connection((far.address, PORT), timeout=5) as line,
+        ):
+            line.sendall(b"one")
+            assert line.recv(100) == b"one"
 
 
 @pytest.mark.parametrize(("there", "back"), [(True, True), (False, True), (True, False)])

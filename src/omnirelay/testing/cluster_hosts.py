@@ -15,9 +15,11 @@ import fcntl
 import json
 import os
 import socket
+import stat
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +30,7 @@ from omnirelay.testing import cluster_switch
 from omnirelay.testing.host import Host
 from omnirelay.testing.servers import CannotStart
 
+TUN = "/dev/net/tun"
 _CLONE_NEWNET = 0x40000000
 _SIOCSIFFLAGS = 0x8914
 _SIOCSIFADDR = 0x8916
@@ -158,10 +161,10 @@ def _made(number: int) -> _Made:
 def _make(address: str) -> _Made:
     _check(_libc().unshare(_CLONE_NEWNET))
     try:
-        device = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+        device = _device()
         fcntl.ioctl(device, _TUNSETIFF, struct.pack("16sH22x", b"net0", _IFF_TUN_WITHOUT_HEADER))
     except OSError as error:
-        raise CannotStart(f"a host of a test needs a TUN device, /dev/net/tun: {error}") from error
+        raise CannotStart(f"a host of a test needs a TUN device, {TUN}: {error}") from error
     with socket.socket(type=socket.SOCK_DGRAM) as asked:
         for name, value in ((_SIOCSIFADDR, address), (_SIOCSIFNETMASK, _MASK)):
             where = struct.pack("HH4s8x", socket.AF_INET, 0, socket.inet_aton(value))
@@ -170,6 +173,17 @@ def _make(address: str) -> _Made:
         for card in (b"net0", b"lo"):
             fcntl.ioctl(asked, _SIOCSIFFLAGS, struct.pack("16sH22x", card, _IFF_UP))
     return _Made(address, os.open(_OWN, os.O_RDONLY), device)
+
+
+def _device() -> int:
+    """A container may lack the file though its kernel has the device: root makes one."""
+    try:
+        return os.open(TUN, os.O_RDWR | os.O_NONBLOCK)
+    except FileNotFoundError:
+        with tempfile.TemporaryDirectory() as folder:
+            made = f"{folder}/tun"
+            os.mknod(made, stat.S_IFCHR | 0o600, os.makedev(10, 200))
+            return os.open(made, os.O_RDWR | os.O_NONBLOCK)
 
 
 def _libc() -> ctypes.CDLL:
