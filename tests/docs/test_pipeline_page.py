@@ -98,7 +98,7 @@ def run(command: list[str], folder: Path, **environment: str) -> str:
     done = subprocess.run(
         command,
         cwd=folder,
-        env={**os.environ, "OMNIRELAY_SPARK_MASTER": "local[2]", **environment},
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         timeout=590,

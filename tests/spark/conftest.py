@@ -9,6 +9,7 @@ from omnirelay.pipeline.delta import DeltaTables
 from omnirelay.pipeline.run import run_pipeline
 from omnirelay.pipeline.session import SessionOptions, open_session
 from tests.spark.real_tables import Eventful, rows_of, write_eventful
+from tests.spark.stepping import Stepped, take_two_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,3 +43,8 @@ def eventful(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) ->
     site.rows.update(rows_of(site.whole))
     assert all(site.rows.values()), "a table without rows would prove nothing"
     return site
+
+
+@pytest.fixture(scope="session")
+def stepped(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Stepped:
+    return take_two_steps(spark, tmp_path_factory.mktemp("stepped"))

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+NAMES = sorted(dataset.name for dataset in all_datasets() if dataset.name != "lineage_names")
+"""All but what only another table is made from."""
 Row = dict[str, Any]  # Any: one row of mixed columns
 
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
+from omnirelay.cli import pipeline_target
 from omnirelay.cli.ending import (
     EXIT_FAILED,
     EXIT_UNREACHABLE,
@@ -17,6 +18,7 @@ from omnirelay.cli.ending import (
     exit_code,
 )
 from omnirelay.cli.pipeline import app
+from omnirelay.cli.pipeline_places import spark_on
 from omnirelay.cli.pipeline_target import size_ahead
 from omnirelay.model.errors import OmniRelayError
 from omnirelay.pipeline.bronze_source import work_ahead
@@ -28,7 +30,11 @@ from omnirelay.pipeline.run import run_pipeline
 from tests.spark.test_run import work
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from pyspark.sql import SparkSession
+
+    from omnirelay.pipeline.session import Size
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -48,6 +54,19 @@ def journal(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def sizes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Of the work that each command has asked a Spark for."""
+    asked: list[str] = []
+
+    def noted(master: str, *, size: "Size") -> "AbstractContextManager[SparkSession]":
+        asked.append(size)
+        return spark_on(master, size=size)
+
+    monkeypatch.setattr(pipeline_target, "spark_on", noted)
+    return asked
+
+
 def pipeline(*words: str) -> Result:
     return CliRunner().invoke(app, [*words])
 
@@ -58,7 +77,7 @@ def said(result: Result) -> dict[str, Any]:
 
 
 def test_every_table_is_made_then_there_is_nothing_new_then_files_are_put_together(
-    spark: "SparkSession", journal: Path, tmp_path: Path
+    spark: "SparkSession", journal: Path, tmp_path: Path, sizes: list[str]
 ) -> None:
     lake = str(tmp_path / "lake")
     words = ("--from", f"sqlite:///{journal}", "--to", lake)
@@ -71,6 +90,7 @@ def test_every_table_is_made_then_there_is_nothing_new_then_files_are_put_togeth
     assert (made["ok"], made["events"], made["quarantined"]) == (True, 8, 0)
     again = pipeline("stream", *words, "--once")
     assert (again.exit_code, again.stdout) == (0, "nothing new\n")
+    assert sizes == ["few", "few"]
     kept = pipeline("maintain", "--to", lake, "--json")
     assert kept.exit_code == 0, kept.output
     assert {"table", "filesBefore", "filesAfter", "retired", "swept"} == set(

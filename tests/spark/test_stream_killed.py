@@ -15,6 +15,7 @@ from omnirelay.pipeline.delta import DeltaTables
 from omnirelay.pipeline.hold import Hold
 from omnirelay.pipeline.run import open_pipeline
 from omnirelay.pipeline.stream import CHECKPOINT, Stream, StreamOptions
+from omnirelay.testing.spark_servers import light
 from tests.cli.nodes import running
 from tests.spark.test_crash_matrix import DATASETS, content_of, run
 
@@ -62,7 +63,11 @@ def test_driver_executor_and_node_killed_at_once_lose_nothing(
     ):
         relay.enqueue_many([Payload("table", f"t-{n}") for n in range(20)])
         stream = subprocess.Popen(
-            [*command, MASTER], stdout=subprocess.PIPE, text=True, start_new_session=True
+            [*command, MASTER],
+            env={**os.environ, **light(tmp_path)},
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
         try:
             assert stream.stdout is not None

@@ -1,7 +1,5 @@
 """What the SQL makes of a history is what a plain fold over its records makes of it."""
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from omnirelay.pipeline.datasets import Dataset, all_datasets
@@ -9,35 +7,14 @@ from omnirelay.pipeline.sql import names_of
 from omnirelay.testing.naive_gold import naive_tables
 from tests.spark.duck_tables import TablesInDuckDB
 from tests.spark.histories import random_journals
-from tests.spark.making_tables import TablesInFiles, assert_same
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from omnirelay.testing.naive_tables import Tables
-
-NAMES = sorted(dataset.name for dataset in all_datasets() if dataset.name != "lineage_names")
-"""All but what only another table is made from."""
-
-
-@pytest.fixture(scope="module")
-def made(
-    spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory
-) -> "tuple[TablesInFiles, Tables]":
-    """Fifty histories, each a shard of its own, in one pass."""
-    journals = random_journals(range(50), turns=120)
-    tables = TablesInFiles(spark, tmp_path_factory.mktemp("tables"))
-    tables.advance(one for shard in journals.values() for one in shard)
-    return tables, naive_tables(journals)
+from tests.spark.making_tables import NAMES, assert_same
+from tests.spark.stepping import Stepped
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_table_equals_the_naive_fold_row_by_row(
-    made: "tuple[TablesInFiles, Tables]", name: str
-) -> None:
-    tables, naive = made
-    assert_same(name, tables.rows(name), naive[name])
+def test_a_table_equals_the_naive_fold_row_by_row(stepped: Stepped, name: str) -> None:
+    assert_same(name, stepped.first[name], stepped.naive_first[name])
 
 
 @pytest.mark.timeout(120)

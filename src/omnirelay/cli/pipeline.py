@@ -145,7 +145,12 @@ def stream(
     options = _source(urls, archive=archive, shards=shards, token=token)
     if rows_per_batch is not None:
         options["rows_per_batch"] = str(rows_per_batch)
-    with target(to, master, lease_url, token, wait=wait) as (tables, hold):
+
+    def size(root: str) -> "Size":
+        # One that goes on lives long enough for Java to become fast, and meets any number.
+        return size_ahead(options, root, None) if once else "many"
+
+    with target(to, master, lease_url, token, wait=wait, size=size) as (tables, hold):
         from omnirelay.pipeline.run import open_pipeline
         from omnirelay.pipeline.stream import CHECKPOINT, Stream, StreamOptions
 

@@ -114,7 +114,8 @@ FEW_ROWS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
+    # Several tables are worked on at a time, so a second task would only be one more to prepare.
+    "spark.sql.shuffle.partitions": "1",
 }
 MANY_ROWS = {
     "spark.sql.codegen.wholeStage": "true",
