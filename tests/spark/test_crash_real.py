@@ -127,7 +127,6 @@ def test_a_run_that_died_beside_its_line_in_the_table_of_runs_leaves_one_or_none
 KILLED = """
 import os
 from omnirelay.cli.app import main
-from omnirelay.pipeline.stream import CHECKPOINT
 from omnirelay.testing.failpoints import arm_from_env
 
 arm_from_env(os.environ)
