@@ -98,7 +98,8 @@ def test_when_the_way_is_cut_it_is_said_and_the_next_run_goes_on(
         monkeypatch.setenv(name, value)
     endpoint = az.environment["AZURE_STORAGE_ENDPOINT"]
     with ExitStack() as way:
-        port = way.enter_context(links()).to(az.port).port
+        net = way.enter_context(links())
+        port = net.road(net.callers, net.host(), az.port).port
         monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", endpoint.replace(str(az.port), str(port)))
         times = 0
 
