@@ -99,8 +99,9 @@ def test_when_the_way_is_cut_it_is_said_and_the_next_run_goes_on(
     endpoint = az.environment["AZURE_STORAGE_ENDPOINT"]
     with ExitStack() as way:
         net = way.enter_context(links())
-        port = net.road(net.callers, net.host(), az.port).port
-        monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", endpoint.replace(str(az.port), str(port)))
+        road = net.road(net.callers, net.host(), az.port)
+        port = road.place.rpartition(":")[2]
+        monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", endpoint.replace(str(az.port), port))
         times = 0
 
         def cut(name: str) -> None:
