@@ -23,7 +23,7 @@ from tests.spark.archives import archive_at
 from tests.spark.journals import append
 from tests.spark.test_source_stores import EVENTS, SHARD, history, write
 
-STEPS = ("archive.after_write", "archive.before_manifest")
+STEPS = ("archive.after_write", "archive.after_rename")
 """Before and after there is something in the bucket."""
 
 

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from omnirelay.model.errors import OutcomeUnknown, Unavailable
-from omnirelay.model.ports import failpoint
 from omnirelay.pipeline.segment import MANIFEST, ROWS, Manifest, stem
 from omnirelay.pipeline.shelf import Fresh
 from omnirelay.stores.objects_bucket import get_all
@@ -90,7 +89,6 @@ class BucketShelf:
         self._wait(self._bucket.put_large(_key(place, name), fresh.file, size))
 
     def create(self, place: str, name: str, body: bytes) -> bool:
-        failpoint("archive.before_manifest")
         key = _key(place, name)
         try:
             return self._wait(self._bucket.create(key, body))

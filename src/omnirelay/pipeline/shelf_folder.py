@@ -88,7 +88,7 @@ class FolderShelf:
         fresh = path.with_name(f"{name}{_HALF}")
         fresh.write_bytes(body)
         _sync(fresh)
-        failpoint("archive.before_manifest")
+        failpoint("archive.before_link")
         try:
             os.link(fresh, path)
         except FileExistsError:
