@@ -110,7 +110,7 @@ def test_a_journal_whose_beginning_was_pruned_is_checked_from_there(tmp_path: Pa
     file = tmp_path / "leases.db"
     keep = KeepOptions(snapshot_every=10, retain_ms=0)
     with omnirelay.connect_sync(url(file), keep=keep) as relay:
-        for number in range(40):
+        for number in range(400):
             relay.enqueue("table", f"t{number}")
     found = run("journal", "verify", url(file), "--json").json()
     assert found["ok"] is True

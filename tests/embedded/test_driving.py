@@ -8,6 +8,8 @@ import pytest
 import omnirelay
 from omnirelay.lease.commands import Enqueue, ReadStats
 from omnirelay.mesh.calls import Call, Outcome
+from omnirelay.mesh.driven import PASSED_OVER_MAX
+from omnirelay.mesh.keeper import KeepOptions
 from omnirelay.model.errors import OutcomeUnknown
 from omnirelay.model.ports import set_failpoint
 from omnirelay.sdk.engine import Engine
@@ -74,6 +76,27 @@ def test_an_interrupted_driver_leaves_nobody_waiting_and_nothing_half_done(tmp_p
     assert isinstance(stats, omnirelay.Stats)
     assert stats.pending_count == 2
     assert stats.epoch == 2
+
+
+def test_callers_in_a_rush_do_not_keep_the_shard_from_its_own_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep = KeepOptions(snapshot_every=1)
+    engine = Engine.open(f"sqlite:///{tmp_path}/leases.db", keep=keep)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(engine.shard, "_wake", lambda: None)  # it is slow to wake
+            answered = []
+            for number in range(PASSED_OVER_MAX + 1):
+                replies = Replies()
+                engine.offer_and_drive(Call([enqueue(f"t{number}")], replies))
+                answered.append(replies.came.is_set())
+        assert answered == [True] * PASSED_OVER_MAX + [False], "the last one waits for the shard"
+        engine.offer(Call([ReadStats()], Replies()))
+        assert replies.came.wait(5)
+        assert isinstance(replies.outcomes[0], omnirelay.Accepted)
+    finally:
+        engine.close()
 
 
 def test_a_lease_that_a_driver_was_granted_still_expires_by_itself(tmp_path: Path) -> None:

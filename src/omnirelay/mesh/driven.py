@@ -16,6 +16,9 @@ from omnirelay.mesh.shard import Shard
 from omnirelay.mesh.turn import Turn
 from omnirelay.model.errors import OmniRelayError, OutcomeUnknown
 
+PASSED_OVER_MAX = 8
+"""Turns that the task waits for drivers before they wait for it."""
+
 
 class DrivenShard(Shard):
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -23,6 +26,8 @@ class DrivenShard(Shard):
         self._turning = threading.Lock()
         """Held by whoever may touch the state: the task, except while it rests, or a driver."""
         self._turning.acquire()
+        self._passed_over = 0
+        """Turns that drivers have taken since the task had something to do."""
         self._broken: OmniRelayError | None = None
         """How a driver's turn failed; the task ends its term with it."""
 
@@ -56,7 +61,10 @@ class DrivenShard(Shard):
         """Decide what waits; `append`, `finish` and `leave` follow. None: the task sees to it."""
         if not self._inbox:
             return None
-        if not self._turning.acquire(blocking=False):
+        # Who comes back at once may take the lock again and again before the task is awake: then
+        # nothing would be saved or pruned for as long as the rush lasts.
+        is_its_turn = self._passed_over >= PASSED_OVER_MAX
+        if is_its_turn or not self._turning.acquire(blocking=False):
             self._wake()
             return None
         # Without a term, or after one that broke, the task refuses what waits.
@@ -126,6 +134,7 @@ class DrivenShard(Shard):
     def leave(self) -> bool:
         """The state is the task's again. True: there are more calls for this thread to take."""
         needs_task = self._needs_task()
+        self._passed_over = self._passed_over + 1 if needs_task else 0
         self._turning.release()
         has_more = bool(self._inbox) and not needs_task
         if not has_more and (self._inbox or needs_task):
@@ -150,6 +159,7 @@ class DrivenShard(Shard):
             await super()._lie_down(timeout_s)
         finally:
             self._turning.acquire()
+            self._passed_over = 0
         if self._broken is not None:
             broken, self._broken = self._broken, None
             raise broken
