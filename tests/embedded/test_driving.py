@@ -86,15 +86,15 @@ def test_callers_in_a_rush_do_not_keep_the_shard_from_its_own_work(
     try:
         with monkeypatch.context() as patch:
             patch.setattr(engine.shard, "_wake", lambda: None)  # it is slow to wake
-            answered = []
-            for number in range(PASSED_OVER_MAX + 1):
-                replies = Replies()
+            asked = [Replies() for _ in range(PASSED_OVER_MAX + 1)]
+            for number, replies in enumerate(asked):
                 engine.offer_and_drive(Call([enqueue(f"t{number}")], replies))
-                answered.append(replies.came.is_set())
-        assert answered == [True] * PASSED_OVER_MAX + [False], "the last one waits for the shard"
+            *answered, last = asked
+            assert all(replies.came.is_set() for replies in answered)
+            assert not last.came.is_set(), "it waits for the shard"
         engine.offer(Call([ReadStats()], Replies()))
-        assert replies.came.wait(5)
-        assert isinstance(replies.outcomes[0], omnirelay.Accepted)
+        assert last.came.wait(5)
+        assert isinstance(last.outcomes[0], omnirelay.Accepted)
     finally:
         engine.close()
 
