@@ -8,8 +8,8 @@ import pytest
 import omnirelay
 from omnirelay.lease.commands import Enqueue, ReadStats
 from omnirelay.mesh.calls import Call, Outcome
-from omnirelay.mesh.driven import PASSED_OVER_MAX
 from omnirelay.mesh.keeper import KeepOptions
+from omnirelay.model import limits
 from omnirelay.model.errors import OutcomeUnknown
 from omnirelay.model.ports import set_failpoint
 from omnirelay.sdk.engine import Engine
@@ -86,7 +86,7 @@ def test_callers_in_a_rush_do_not_keep_the_shard_from_its_own_work(
     try:
         with monkeypatch.context() as patch:
             patch.setattr(engine.shard, "_wake", lambda: None)  # it is slow to wake
-            asked = [Replies() for _ in range(PASSED_OVER_MAX + 1)]
+            asked = [Replies() for _ in range(limits.PASSED_OVER_MAX + 1)]
             for number, replies in enumerate(asked):
                 engine.offer_and_drive(Call([enqueue(f"t{number}")], replies))
             *answered, last = asked

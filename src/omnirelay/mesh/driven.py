@@ -14,10 +14,8 @@ from omnirelay.mesh.refusal import append_refusal, never_written, refuse, refuse
 from omnirelay.mesh.rest import run_now
 from omnirelay.mesh.shard import Shard
 from omnirelay.mesh.turn import Turn
+from omnirelay.model import limits
 from omnirelay.model.errors import OmniRelayError, OutcomeUnknown
-
-PASSED_OVER_MAX = 8
-"""Turns that the task waits for drivers before they wait for it."""
 
 
 class DrivenShard(Shard):
@@ -63,7 +61,7 @@ class DrivenShard(Shard):
             return None
         # Who comes back at once may take the lock again and again before the task is awake: then
         # nothing would be saved or pruned for as long as the rush lasts.
-        is_its_turn = self._passed_over >= PASSED_OVER_MAX
+        is_its_turn = self._passed_over >= limits.PASSED_OVER_MAX
         if is_its_turn or not self._turning.acquire(blocking=False):
             self._wake()
             return None

@@ -91,6 +91,8 @@ LAG_EVERY_S: Final = 30.0
 ANSWER_S_MAX: Final = 3.0
 """A shard that owes an answer for so long is called not ready. Longer than a hand-over takes, in
 which calls wait."""
+PASSED_OVER_MAX: Final = 8
+"""Turns that a shard's task waits for drivers before they wait for it."""
 AHEAD_COMMANDS_MIN: Final = 256
 """So many that wait are worth a turn of their own while the last one is still being confirmed;
 fewer had better wait, and share a commit with those that come meanwhile."""
