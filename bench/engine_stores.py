@@ -35,6 +35,7 @@ CATCH_UP_ITEMS = 100_000
 BATCH = 250
 PAYLOAD = Payload("table", "sales.orders", body=bytes(200))
 SHARD = "bench"
+LEADER_S = 20
 
 Put = Callable[[int, bytes], Awaitable[object]]
 
@@ -165,9 +166,25 @@ def _nats(folder: Path, count: int = 1) -> Place:
             async def put(number: int, body: bytes) -> None:
                 await stream.publish("blobs", body, timeout=10)
 
+            await _first(put)
+
             return put, client.close
 
         yield servers.url("BENCH", f"&replicas={count}"), lambda: Bare(begin)
+
+
+async def _first(put: Put) -> None:
+    """A stream of several servers has no leader in the moment it is made, and answers nobody."""
+    until = time.monotonic() + LEADER_S
+    while True:
+        try:
+            await put(0, b"first")
+        except Exception:
+            if time.monotonic() > until:
+                raise
+            await asyncio.sleep(0.1)
+        else:
+            return
 
 
 @contextmanager

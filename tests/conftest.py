@@ -1,6 +1,7 @@
 """What every test may take for granted."""
 
 import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,6 +32,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 
 # Servers of tests are forked off, and gRPC's own handlers of that can leave the child hanging.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
+
+# What a shell runs in its background ignores ^C, children included, and some tests send it to one.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)
