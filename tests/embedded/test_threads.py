@@ -79,7 +79,7 @@ def test_every_verb_of_the_async_relay_is_there(queue: SyncRelay) -> None:
         return {name for name, _ in inspect.getmembers(kind, callable) if name[0] != "_"}
 
     # How the relay and its leases talk to one another is nobody else's business.
-    assert verbs(Relay) - {"one", "take"} <= verbs(SyncRelay)
+    assert verbs(Relay) - {"one", "take", "swap", "wish"} <= verbs(SyncRelay)
     assert {"complete", "fail", "release"} <= verbs(SyncLease)
 
 

@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from omnirelay import Closed, DeadLetter, Lease, Payload, QueueOptions, Relay, Worker
-from omnirelay.model.errors import InvalidOption, Overloaded
+from omnirelay.model.errors import InvalidOption, OmniRelayError, Overloaded
+from omnirelay.sdk.link import Wish
 from tests.embedded.places import ONE_WIRE, Place
 from tests.embedded.signals import a_turn_of_the_loop, committed, counts, kinds, next_item
 
@@ -254,14 +255,14 @@ async def test_a_worker_of_a_closed_relay_ends_and_says_why(place: Place) -> Non
 async def test_a_worker_outlives_an_overload(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
     worker = Worker(relay)
     refusals = [Overloaded("too many calls")]
-    lease_many = relay.lease_many
+    take = relay.take
 
-    async def refuse_once(*args: object, **wish: object) -> list[Lease]:
+    async def refuse_once(wish: Wish) -> list[Lease]:
         if refusals:
             raise refusals.pop()
-        return await lease_many(*args, **wish)  # type: ignore[arg-type]
+        return await take(wish)
 
-    monkeypatch.setattr(relay, "lease_many", refuse_once)
+    monkeypatch.setattr(relay, "take", refuse_once)
 
     @worker.handles("table")
     async def compact(lease: Lease) -> None:
@@ -299,3 +300,85 @@ async def test_a_worker_that_could_do_nothing_is_refused(relay: Relay) -> None:
     worker.handles("table")(compact)
     with pytest.raises(InvalidOption, match="already"):
         worker.handles("table")(compact)
+
+
+async def test_leases_are_finished_and_the_next_taken_in_one_step(relay: Relay) -> None:
+    await fill(relay, 3)
+    first = await relay.lease_many(1)
+    (done,), second = await relay.complete_and_lease(first, 2)
+    assert not isinstance(done, OmniRelayError)
+    assert [lease.resource_id for lease in second] == ["t1", "t2"]
+    assert first[0].is_over
+    stale, nothing = await relay.complete_and_lease([*second, *first], 1)
+    assert [isinstance(one, OmniRelayError) for one in stale] == [False, False, False]
+    assert nothing == []
+    assert await relay.complete_and_lease([], 1) == ([], [])
+    assert await counts(relay) == (0, 0)
+
+
+async def test_a_worker_reports_in_the_call_that_asks_for_more(
+    relay: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One call an item, not two."""
+    worker = Worker(relay, concurrency=1, prefetch=0)
+    swaps = takes = 0
+    swap, take = relay.swap, relay.take
+
+    async def counted_swap(leases: list[Lease], wish: Wish) -> object:
+        nonlocal swaps
+        swaps += 1
+        return await swap(leases, wish)
+
+    async def counted_take(wish: Wish) -> list[Lease]:
+        nonlocal takes
+        takes += 1
+        return await take(wish)
+
+    async def nobody(command: object) -> None:
+        raise AssertionError("reported by itself")
+
+    monkeypatch.setattr(relay, "swap", counted_swap)
+    monkeypatch.setattr(relay, "take", counted_take)
+    monkeypatch.setattr(relay, "one", nobody)
+
+    @worker.handles("table")
+    async def compact(lease: Lease) -> None:
+        return None
+
+    await fill(relay, 10)
+    async with at_work(worker):
+        await committed(relay, "Completed", count=10)
+    assert (worker.completed, swaps) == (10, 10)
+    assert takes <= 2  # the first, and the one that waits for an eleventh
+
+
+async def test_a_report_that_is_too_late_is_counted_and_the_worker_goes_on(relay: Relay) -> None:
+    worker = Worker(relay, concurrency=1, prefetch=0)
+    stolen: list[Lease] = []
+
+    @worker.handles("table")
+    async def compact(lease: Lease) -> None:
+        if not stolen:
+            stolen.append(lease)
+            await relay.drain(include_active=True)  # it is nobody's any more
+            await relay.enqueue("table", "next")
+
+    await relay.enqueue("table", "first")
+    async with at_work(worker):
+        await committed(relay, "Completed")
+    assert (worker.completed, worker.lost) == (1, 1)
+    assert stolen[0].is_lost
+
+
+async def test_what_is_done_when_a_worker_stops_is_reported(relay: Relay) -> None:
+    worker = Worker(relay, concurrency=1, prefetch=0)
+
+    @worker.handles("table")
+    async def compact(lease: Lease) -> None:
+        worker.stop()
+
+    await relay.enqueue("table", "orders")
+    async with at_work(worker) as running:
+        await running
+    assert worker.completed == 1
+    assert await counts(relay) == (0, 0)

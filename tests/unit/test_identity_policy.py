@@ -29,6 +29,7 @@ VERBS = {
     "heartbeatBatch": "w",
     "complete": "w",
     "completeBatch": "w",
+    "completeAndLease": "w",
     "fail": "w",
     "release": "w",
     "work": "w",

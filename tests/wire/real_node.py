@@ -38,6 +38,7 @@ ANSWERS: dict[str, type[Any]] = {
     "heartbeatBatch": wire.TokenBatchResponse,
     "complete": wire.TokenResponse,
     "completeBatch": wire.TokenBatchResponse,
+    "completeAndLease": wire.CompleteAndLeaseResponse,
     "fail": wire.FailResponse,
     "release": wire.TokenResponse,
     "drain": wire.DrainResponse,

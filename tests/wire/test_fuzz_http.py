@@ -16,8 +16,9 @@ from omnirelay.testing import figures
 from tests.wire.node_apart import NodeApart
 
 VERBS = (
-    "enqueue enqueueBatch lease leaseBatch heartbeat heartbeatBatch complete completeBatch fail "
-    "release drain restore stats inspect deadLetters redrive purge position events"
+    "enqueue enqueueBatch lease leaseBatch heartbeat heartbeatBatch complete completeBatch "
+    "completeAndLease fail release drain restore stats inspect deadLetters redrive purge position "
+    "events"
 )
 EXAMPLES = 18
 WAITING = ("lease", "leaseBatch", "events")

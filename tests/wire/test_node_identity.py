@@ -48,6 +48,7 @@ REQUESTS: dict[str, msgspec.Struct] = {
     "heartbeatBatch": wire.TokenBatchRequest(()),
     "complete": wire.TokenRequest(NOBODYS),
     "completeBatch": wire.TokenBatchRequest(()),
+    "completeAndLease": wire.CompleteAndLeaseRequest((NOBODYS,)),
     "fail": wire.FailRequest(NOBODYS),
     "release": wire.TokenRequest(NOBODYS),
     "drain": wire.DrainRequest(),

@@ -39,6 +39,7 @@ _WORKING: Final = frozenset(
         "heartbeatBatch",
         "complete",
         "completeBatch",
+        "completeAndLease",
         "fail",
         "release",
         "work",

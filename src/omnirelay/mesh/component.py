@@ -13,7 +13,12 @@ from omnirelay.lease.answers import Answer, LeaseResponse
 from omnirelay.lease.commands import Command
 from omnirelay.mesh.calls import AnyCall, Call, LeaseCall, Outcome
 from omnirelay.mesh.desk import Desk
-from omnirelay.mesh.wire import LeaseBatchRequest, LeaseRequest, WorkRequest
+from omnirelay.mesh.wire import (
+    CompleteAndLeaseRequest,
+    LeaseBatchRequest,
+    LeaseRequest,
+    WorkRequest,
+)
 from omnirelay.model import limits
 from omnirelay.model.errors import OmniRelayError
 from omnirelay.model.items import ANONYMOUS
@@ -69,7 +74,7 @@ class Component:
     async def lease(
         self,
         meta: RequestMeta,
-        wanted: LeaseRequest | LeaseBatchRequest | WorkRequest,
+        wanted: LeaseRequest | LeaseBatchRequest | CompleteAndLeaseRequest | WorkRequest,
         *,
         max_items: int,
         wait_ms: int | None,

@@ -8,14 +8,14 @@ wake-up, and gives back at once what was leased for somebody who has gone.
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextvars import Context
 from functools import partial
 
 from omnirelay.lease.answers import LeaseResponse
 from omnirelay.lease.commands import Release
-from omnirelay.mesh.calls import AnyCall, Call, LeaseCall, Leases, Outcome
-from omnirelay.model.errors import NothingToLease, OmniRelayError
+from omnirelay.mesh.calls import AnyCall, Call, LeaseCall, Leases, Outcome, unheard
+from omnirelay.model.errors import InvalidArgument, NothingToLease, OmniRelayError
 
 
 class Answers:
@@ -82,10 +82,13 @@ class Answers:
     def come(self, outcomes: Sequence[Outcome]) -> None:
         self._result = outcomes
         self._is_over = True
+        # Let go of it: it leads back here, and all that the call brought would wait for the garbage
+        # collector.
+        callback, self._callback = self._callback, None
         if self._context is not None:
-            self._loop.call_soon(self._callback, self, context=self._context)  # type: ignore[arg-type]
-        elif self._callback is not None:
-            self._callback(self)
+            self._loop.call_soon(callback, self, context=self._context)  # type: ignore[arg-type]
+        elif callback is not None:
+            callback(self)
 
 
 class Desk:
@@ -150,6 +153,7 @@ class Desk:
             future.come(outcomes)
         elif future.cancelled():
             self._give_back(call, outcomes)
+        call.reply = unheard  # what it was leads back to the call
 
     def _give_back(self, call: AnyCall, outcomes: Sequence[Outcome]) -> None:
         if isinstance(call, LeaseCall) and isinstance(outcomes[0], Leases):
@@ -166,6 +170,19 @@ def give_back(
             offer(Call(releases))
         except OmniRelayError:
             return  # closed or overloaded: they expire instead
+
+
+async def or_none(
+    leasing: Awaitable[tuple[LeaseResponse, ...]],
+) -> tuple[LeaseResponse, ...]:
+    """For a wish that came with a report, which counts whatever becomes of the wish: who asks again
+    hears why there was nothing. Raises InvalidArgument alone."""
+    try:
+        return await leasing
+    except InvalidArgument:
+        raise
+    except OmniRelayError:
+        return ()
 
 
 def leases_of(outcomes: Sequence[Outcome]) -> tuple[LeaseResponse, ...]:

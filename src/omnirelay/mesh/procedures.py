@@ -103,6 +103,15 @@ _VERBS = (
         is_prompt=True,
     ),
     _Verb(
+        "completeAndLease",
+        wire.CompleteAndLeaseRequest,
+        wire.CompleteAndLeaseResponse,
+        lambda verbs, _: verbs.complete_and_lease,
+        "Finish leases and take the next up to maxItems in the same commit, without waiting.",
+        is_urgent=True,
+        is_prompt=True,
+    ),
+    _Verb(
         "fail",
         wire.FailRequest,
         wire.FailResponse,

@@ -81,13 +81,13 @@ class Term:
     def settle(self, turn: Turn, *, is_level: bool = True) -> None:
         """It is durable. `is_level`: nothing was decided after it, so the state is the journal's,
         and may be made a snapshot of."""
-        if turn.records:
-            self._note(turn)
         for parted in turn.parted:
             parted.settled = len(parted.outcomes)
         for call, outcomes in turn.replies:
             call.reply(outcomes)
         failpoint("shard.after_reply")
+        if turn.records:
+            self._note(turn)
         if is_level:
             self.keeper.watch(self.state, self._writer.link)
 

@@ -16,12 +16,13 @@ from omnirelay.lease.commands import (
 from omnirelay.mesh import wire
 from omnirelay.mesh.calls import Outcome
 from omnirelay.mesh.component import Component, peer_of
+from omnirelay.mesh.desk import or_none
 from omnirelay.mesh.translate import (
     depths_after,
     enqueue_results,
     token_results,
 )
-from omnirelay.model.errors import InvalidPayload, OmniRelayError, Unavailable
+from omnirelay.model.errors import InvalidArgument, InvalidPayload, OmniRelayError, Unavailable
 from omnirelay.model.items import to_time
 from omnirelay.rpc.meta import RequestMeta
 
@@ -112,6 +113,22 @@ class Verbs:
     ) -> wire.TokenBatchResponse:
         commands = Completes(request.ownership_tokens, meta.principal, meta.proof)
         return wire.TokenBatchResponse(token_results(_taken(await self._component.all(commands))))
+
+    async def complete_and_lease(
+        self, meta: RequestMeta, request: wire.CompleteAndLeaseRequest
+    ) -> wire.CompleteAndLeaseResponse:
+        if not request.ownership_tokens:
+            # It would be a lease call that no limiter slows.
+            raise InvalidArgument("ownershipTokens is empty: leaseBatch leases without a report")
+        # Both are handed in before either is awaited, so one turn decides them and one commit
+        # holds them; what is completed is out of the way by the time the rest is granted.
+        commands = Completes(request.ownership_tokens, meta.principal, meta.proof)
+        completing = self._component.all(commands)
+        leasing = self._component.lease(
+            meta, request, max_items=request.max_items, wait_ms=0, request_id=request.request_id
+        )
+        leases = await or_none(leasing)
+        return wire.CompleteAndLeaseResponse(token_results(_taken(await completing)), leases)
 
     async def fail(self, meta: RequestMeta, request: wire.FailRequest) -> wire.FailResponse:
         returned = await self._component.one(fail_of(meta, request), Returned)

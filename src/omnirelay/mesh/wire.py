@@ -138,6 +138,22 @@ class TokenBatchResponse(Wire, frozen=True, gc=False):
     results: tuple[TokenResult, ...]
 
 
+class CompleteAndLeaseRequest(Wire, frozen=True, gc=False):
+    """A worker's report and its next wish. It waits for nothing: whoever has reported goes on."""
+
+    ownership_tokens: Tokens
+    max_items: Page = 1
+    peer_id: Text | None = None
+    resource_types: Types | None = None
+    lease_duration_ms: Count | None = None
+    request_id: Text | None = None
+
+
+class CompleteAndLeaseResponse(Wire, frozen=True, gc=False):
+    results: tuple[TokenResult, ...]
+    leases: tuple[LeaseResponse, ...]
+
+
 class FailRequest(Wire, frozen=True, gc=False):
     ownership_token: Token
     reason: str | None = None

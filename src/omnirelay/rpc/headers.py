@@ -207,6 +207,8 @@ def call_headers(meta: RequestMeta) -> dict[str, str]:
         (PEER_ID, meta.peer_id),
     )
     headers = {name: value for name, value in given if value is not None}
+    if not meta.headers:
+        return headers
     if FORWARDED in meta.headers:
         return headers | dict(meta.headers)  # a node put them together for the owner
     headers |= {name: meta.headers[name] for name in TRACE if name in meta.headers}

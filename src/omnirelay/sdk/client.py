@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from types import TracebackType
 from typing import TypeVar, cast
 
+import msgspec
+
 from omnirelay.journal.checkpoint import Apply
 from omnirelay.journal.events import Event
 from omnirelay.journal.follower import FollowerStatus
@@ -14,6 +16,7 @@ from omnirelay.lease.answers import (
     DeadPage,
     DrainPage,
     ItemView,
+    LeaseResponse,
     RestoreCount,
     Stats,
 )
@@ -134,7 +137,7 @@ class Relay:
         Raises NothingToLease when nothing came within `wait` seconds. Without `renew` nothing keeps
         it alive: it is lost when its duration has passed. `peer_id` names this holder, in place of
         the relay's own."""
-        wish = self._wish(1, wait, types, duration, request_id=request_id, peer_id=peer_id)
+        wish = self.wish(1, wait, types, duration, request_id=request_id, peer_id=peer_id)
         return Leasing(self, wish, renew=renew)
 
     async def lease_many(
@@ -149,19 +152,20 @@ class Relay:
         peer_id: str | None = None,
     ) -> list[Lease]:
         """Up to `max_items` leases, at least one unless the wait passes; finish each by hand."""
-        wish = self._wish(max_items, wait, types, duration, request_id=request_id, peer_id=peer_id)
+        wish = self.wish(max_items, wait, types, duration, request_id=request_id, peer_id=peer_id)
         return await self.take(wish, renew=renew)
 
-    def _wish(
+    def wish(
         self,
         max_items: int,
         wait: float,
         types: Sequence[str] | None,
         duration: float | None,
         *,
-        request_id: str | None,
-        peer_id: str | None,
+        request_id: str | None = None,
+        peer_id: str | None = None,
     ) -> Wish:
+        """Checked, for `take` and `swap`."""
         wish = Wish(
             max_items=max_items,
             wait_ms=milliseconds("wait", wait) if wait else 0,
@@ -173,8 +177,10 @@ class Relay:
         is_plain = type(max_items) is int and types is None and request_id is None
         return wish if is_plain else proved(wish)
 
-    async def take(self, wish: Wish, *, renew: bool) -> list[Lease]:
-        leased = await self._link.lease(wish)
+    async def take(self, wish: Wish, *, renew: bool = True) -> list[Lease]:
+        return self._held(await self._link.lease(wish), renew=renew)
+
+    def _held(self, leased: Sequence[LeaseResponse], *, renew: bool) -> list[Lease]:
         # A grant that waited was made some time after we asked and some time before we hear of it.
         # The first heartbeat, a third of the lease from now, sets the clock right either way.
         now = self._clock.monotonic_ms()
@@ -185,12 +191,31 @@ class Relay:
 
     async def complete_many(self, leases: Iterable[Lease]) -> list[Outcome]:
         """One commit for all of them, one outcome each."""
-        ending = list(leases)
-        if not all(isinstance(lease, Lease) for lease in ending):
-            raise InvalidArgument("complete_many takes leases")
-        for lease in ending:
-            lease.stop_renewing()
-        return list(await self._link.call([Complete(token=lease.token) for lease in ending]))
+        return list(await self._link.call(_completes(leases)))
+
+    async def complete_and_lease(
+        self,
+        leases: Iterable[Lease],
+        max_items: int,
+        *,
+        types: Sequence[str] | None = None,
+        duration: float | None = None,
+        renew: bool = True,
+        peer_id: str | None = None,
+    ) -> tuple[list[Outcome], list[Lease]]:
+        """Finish these and take up to `max_items` more in one call and one commit. Does not wait:
+        if nothing came, `lease_many` does. One outcome for each that was finished."""
+        wish = self.wish(max_items, 0.0, types, duration, peer_id=peer_id)
+        return await self.swap(leases, wish, renew=renew)
+
+    async def swap(
+        self, leases: Iterable[Lease], wish: Wish, *, renew: bool = True
+    ) -> tuple[list[Outcome], list[Lease]]:
+        completes = _completes(leases)
+        if not completes:
+            return [], await self.take(msgspec.structs.replace(wish, wait_ms=0), renew=renew)
+        outcomes, leased = await self._link.complete_and_lease(completes, wish)
+        return list(outcomes), self._held(leased, renew=renew)
 
     # -- operating ----------------------------------------------------------------------------
 
@@ -313,3 +338,13 @@ class Relay:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+def _completes(leases: Iterable[Lease]) -> list[Complete]:
+    """For leases that end now: they are renewed no more."""
+    ending = list(leases)
+    if not all(isinstance(lease, Lease) for lease in ending):
+        raise InvalidArgument("only leases can be completed")
+    for lease in ending:
+        lease.stop_renewing()
+    return [Complete(token=lease.token) for lease in ending]

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from omnirelay.model import limits
 from omnirelay.model.ports import stopwatch
@@ -28,7 +29,8 @@ class Handling:
         task = asyncio.current_task()
         assert task is not None
         loop = asyncio.get_running_loop()
-        if not self.lease.lost.watch(lambda: self._tell(loop, task)):
+        tell = partial(self._tell, loop, task)
+        if not self.lease.lost.watch(tell):
             return
         self._is_working = True
         began = stopwatch()
@@ -42,6 +44,7 @@ class Handling:
             self._error = error
         self._is_working = False
         self.took_s = stopwatch() - began
+        self.lease.lost.unwatch(tell)  # it holds the task, and the lease holds it
 
     def _tell(self, loop: asyncio.AbstractEventLoop, task: "asyncio.Task[None]") -> None:
         """Called on whichever thread finds the lease lost."""
@@ -53,6 +56,11 @@ class Handling:
     def _cancel(self, task: "asyncio.Task[None]") -> None:
         if self._is_working:
             task.cancel()
+
+    @property
+    def is_to_complete(self) -> bool:
+        """Nothing is left but to say that it is done."""
+        return self._error is None and not self.lease.is_over and not self.lease.is_lost
 
     async def report(self) -> str:
         """completed, failed or lost. Raises OmniRelayError if the report was refused."""

@@ -167,11 +167,15 @@ class Lease:
         try:
             return await self._relay.one(command)
         except OmniRelayError as error:
-            if error.status in ("FAILED_PRECONDITION", "NOT_FOUND", "PERMISSION_DENIED"):
-                self.lost.set(error.message)
-            elif isinstance(error, InvalidArgument):
-                self._go_on()
+            self.refused(error)
             raise
+
+    def refused(self, error: OmniRelayError) -> None:
+        """Its end was reported, and this is what was said."""
+        if error.status in ("FAILED_PRECONDITION", "NOT_FOUND", "PERMISSION_DENIED"):
+            self.lost.set(error.message)
+        elif isinstance(error, InvalidArgument):
+            self._go_on()
 
     def _go_on(self) -> None:
         """The report was refused for its own fault, so the lease is held as before."""

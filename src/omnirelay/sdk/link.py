@@ -16,9 +16,9 @@ from omnirelay.journal.checkpoint import Apply
 from omnirelay.journal.events import Event
 from omnirelay.journal.follower import FollowerStatus
 from omnirelay.lease.answers import LeaseResponse
-from omnirelay.lease.commands import Command, Heartbeat
+from omnirelay.lease.commands import Command, Complete, Heartbeat
 from omnirelay.mesh.calls import Call, LeaseCall, Leases, Outcome
-from omnirelay.mesh.desk import Desk, give_back, leases_of
+from omnirelay.mesh.desk import Desk, give_back, leases_of, or_none
 from omnirelay.model.errors import Unavailable
 from omnirelay.model.items import ANONYMOUS, Token
 from omnirelay.sdk.engine import Engine
@@ -35,6 +35,10 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     peer_id: str | None = None
 
 
+Swapped = tuple[Sequence[Outcome], tuple[LeaseResponse, ...]]
+"""One outcome a completion, in order, and what was leased after them."""
+
+
 class Link(Protocol):
     async def call(
         self, commands: Sequence[Command], *, wait_ms: int | None = None
@@ -43,6 +47,9 @@ class Link(Protocol):
 
     async def lease(self, wish: Wish) -> tuple[LeaseResponse, ...]:
         """Empty if nothing came within the wait. A caller that is cancelled keeps no lease."""
+
+    async def complete_and_lease(self, completes: Sequence[Complete], wish: Wish) -> Swapped:
+        """In one commit where that is possible. Does not wait for work, whatever the wish says."""
 
     def beat(self, tokens: Sequence[Token], timeout_s: float) -> Sequence[Outcome]:
         """Heartbeat, blocking; called from the heart's own thread."""
@@ -95,6 +102,12 @@ class EmbeddedLink(_Embedded):
     async def lease(self, wish: Wish) -> tuple[LeaseResponse, ...]:
         return await self._desk().lease(_lease_call(wish))
 
+    async def complete_and_lease(self, completes: Sequence[Complete], wish: Wish) -> Swapped:
+        desk = self._desk()
+        completing = desk.call(Call(completes))
+        leases = await or_none(desk.lease(_lease_call(wish, wait_ms=0)))
+        return await completing, leases
+
     def _desk(self) -> Desk:
         loop = asyncio.get_running_loop()
         desk = self._desks.get(loop)
@@ -131,6 +144,9 @@ class BlockingLink(_Embedded):
             call.withdrawn = True
             slot.abandon(self._give_back)
             raise
+
+    async def complete_and_lease(self, completes: Sequence[Complete], wish: Wish) -> Swapped:
+        return await one_by_one(self, completes, wish)
 
     def _give_back(self, outcomes: Sequence[Outcome]) -> None:
         if isinstance(outcomes[0], Leases):
@@ -180,10 +196,16 @@ class _Slot:
             give_back(self._outcomes)  # it came before we left; to release twice does no harm
 
 
-def _lease_call(wish: Wish) -> LeaseCall:
+async def one_by_one(link: Link, completes: Sequence[Complete], wish: Wish) -> Swapped:
+    """`complete_and_lease` in two calls."""
+    outcomes = await link.call(completes)
+    return outcomes, await or_none(link.lease(msgspec.structs.replace(wish, wait_ms=0)))
+
+
+def _lease_call(wish: Wish, wait_ms: int | None = None) -> LeaseCall:
     return LeaseCall(
         max_items=wish.max_items,
-        wait_ms=wish.wait_ms,
+        wait_ms=wish.wait_ms if wait_ms is None else wait_ms,
         resource_types=wish.resource_types,
         lease_duration_ms=wish.lease_duration_ms,
         request_id=wish.request_id,

@@ -40,6 +40,12 @@ class Lost:
             self._watchers = [*(self._watchers or ()), tell]
             return True
 
+    def unwatch(self, tell: Callable[[], object]) -> None:
+        """It need not be told any more; whoever was about to tell it may still do."""
+        with _watching:
+            left = [one for one in self._watchers or () if one is not tell]
+            self._watchers = left or None
+
     async def wait(self) -> None:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()

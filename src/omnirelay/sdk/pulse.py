@@ -40,7 +40,7 @@ class Pulse:
                 outbound.move_on()  # a node that was stopped does not say so
             raise Unavailable(f"no heartbeat was answered within {timeout_s:.1f} s") from None
         assert response is not None
-        return words.token_outcomes(response, tokens)
+        return words.token_outcomes(response.results, tokens)
 
     def close(self) -> None:
         if self._thread is not None:

@@ -3,22 +3,22 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
-from itertools import count
 from typing import Any
 
 from omnirelay.journal.checkpoint import Apply, CheckpointStore
 from omnirelay.journal.events import Event
 from omnirelay.journal.follower import FollowerStatus
 from omnirelay.lease.answers import LeaseResponse
-from omnirelay.lease.commands import Command, Release
+from omnirelay.lease.commands import Command, Complete, Release
 from omnirelay.mesh import wire
 from omnirelay.mesh.calls import Outcome
-from omnirelay.model.errors import Closed, OmniRelayError, StaleToken
+from omnirelay.model.errors import Closed, OmniRelayError, StaleToken, Unavailable
 from omnirelay.model.items import Token
 from omnirelay.model.ports import Ids
+from omnirelay.sdk import words
 from omnirelay.sdk.asking import Route
 from omnirelay.sdk.following import Following
-from omnirelay.sdk.link import Wish
+from omnirelay.sdk.link import Swapped, Wish, one_by_one
 from omnirelay.sdk.pulse import Pulse
 from omnirelay.sdk.reading import read_events
 from omnirelay.sdk.sending import Sender
@@ -39,7 +39,7 @@ class RemoteLink:
         loop = asyncio.get_running_loop()
         self._clock = route.clock
         self._asking = route.asking(retry_s)
-        self._sender = Sender(self._asking, ids.lease_id()[:18], count(1))
+        self._sender = Sender(self._asking, ids.lease_id()[:18])
         self._taker = Taker(loop, route.clock, self._ask_leases, self.give_back)
         self._pulse = Pulse(route)
         self._following = Following(route, positions, retry_s)
@@ -53,19 +53,53 @@ class RemoteLink:
     async def call(
         self, commands: Sequence[Command], *, wait_ms: int | None = None
     ) -> Sequence[Outcome]:
-        self._check_open()
-        self._calls += 1
-        self._quiet.clear()
+        self._begin_call()
         try:
             return await self._sender.call(commands)
         finally:
-            self._calls -= 1
-            if not self._calls:
-                self._quiet.set()
+            self._end_call()
+
+    def _begin_call(self) -> None:
+        self._check_open()
+        self._calls += 1
+        self._quiet.clear()
+
+    def _end_call(self) -> None:
+        self._calls -= 1
+        if not self._calls:
+            self._quiet.set()
 
     def _check_open(self) -> None:
         if self._is_closing:
             raise Closed("the relay is closed")
+
+    async def complete_and_lease(self, completes: Sequence[Complete], wish: Wish) -> Swapped:
+        request = wire.CompleteAndLeaseRequest(
+            tuple([one.token for one in completes]),
+            wish.max_items,
+            wish.peer_id,
+            wish.resource_types,
+            wish.lease_duration_ms,
+            wish.request_id or self._sender.lease_id(),
+        )
+        self._begin_call()
+        try:
+            swapped = await self._asking.ask(
+                "completeAndLease", request, wire.CompleteAndLeaseResponse
+            )
+        except asyncio.CancelledError:
+            assert request.request_id is not None
+            self._spawn(self._return_unseen(wish, request.request_id))
+            raise
+        except Unavailable:
+            raise
+        except OmniRelayError:
+            # A node of an older version, or something about the wish: the report is not to suffer.
+            return await one_by_one(self, completes, wish)
+        finally:
+            self._end_call()
+        assert swapped is not None
+        return words.token_outcomes(swapped.results, request.ownership_tokens), swapped.leases
 
     # -- leases -------------------------------------------------------------------------------
 
@@ -80,7 +114,7 @@ class RemoteLink:
             return await self._ask_watched(wish, wish.request_id, until)
         while True:
             try:
-                return await self._ask_watched(wish, self._sender.next_id(), until)
+                return await self._ask_watched(wish, self._sender.lease_id(), until)
             except StaleToken:
                 continue  # the reply got lost, and when we asked again its leases were over
 

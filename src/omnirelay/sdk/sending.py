@@ -1,7 +1,8 @@
 """Commands to a node: each in the words of its verb, and safe to repeat when an answer is lost."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import count
 from typing import TypeVar
 
 import msgspec
@@ -30,11 +31,12 @@ Send = Callable[[Sequence[C]], Awaitable[list[Outcome]]]
 class Sender:
     """Belongs to one loop. `name` is no other sender's: it begins the request ids made here."""
 
-    def __init__(self, asking: Asking, name: str, numbers: Iterator[int]) -> None:
+    def __init__(self, asking: Asking, name: str) -> None:
         loop = asyncio.get_running_loop()
         self._asking = asking
         self._prefix = f"{name}."
-        self._numbers = numbers
+        # Each kind has numbers of its own: a queue keeps ids that follow one another as one run.
+        self._items, self._leases = count(1), count(1)
         is_prompt = asking.is_prompt
         self._enqueues = Batcher[wire.EnqueueRequest](
             loop, self._send_enqueues, _size, is_prompt=is_prompt
@@ -45,8 +47,9 @@ class Sender:
     def tasks(self) -> set["asyncio.Future[None]"]:
         return self._enqueues.tasks | self._completes.tasks
 
-    def next_id(self) -> str:
-        return f"{self._prefix}{next(self._numbers)}"
+    def lease_id(self) -> str:
+        """A request id for a lease call."""
+        return f"{self._prefix}lease.{next(self._leases)}"
 
     def call(self, commands: Sequence[Command]) -> Awaitable[Sequence[Outcome]]:
         kinds = {type(command) for command in commands}
@@ -79,7 +82,7 @@ class Sender:
                 payload.payload_encoding,
                 payload.body,
                 payload.attributes,
-                self.next_id(),
+                f"{self._prefix}{next(self._items)}",
             )
         return wire.EnqueueRequest(
             payload,
@@ -177,7 +180,7 @@ class Sender:
         request = wire.TokenBatchRequest(tuple([command.token for command in commands]))
         response = await self._asking.ask("completeBatch", request, wire.TokenBatchResponse)
         assert response is not None
-        return words.token_outcomes(response, request.ownership_tokens)
+        return words.token_outcomes(response.results, request.ownership_tokens)
 
     async def _all(self, commands: Sequence[C], ask: Send[C]) -> list[Outcome]:
         """What the node could not take at the moment is asked again, by itself."""

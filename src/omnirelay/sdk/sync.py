@@ -102,6 +102,14 @@ class SyncRelay:
         """As `Relay.complete_many`."""
         return run_now(self.relay.complete_many([one.lease for one in leases]))
 
+    def complete_and_lease(
+        self, leases: list[SyncLease], max_items: int, **wish: Any
+    ) -> tuple[list[Any], list[SyncLease]]:
+        """As `Relay.complete_and_lease`."""
+        done = [one.lease for one in leases]
+        outcomes, taken = run_now(self.relay.complete_and_lease(done, max_items, **wish))
+        return outcomes, [SyncLease(lease) for lease in taken]
+
     def events(self, after: int = 0) -> Iterator[Event]:
         """Every committed event after a sequence, up to the end of the journal."""
         events = self.relay.events(after, follow=False)

@@ -8,11 +8,11 @@ from omnirelay.journal.checkpoint import Apply
 from omnirelay.journal.events import Event
 from omnirelay.journal.follower import FollowerStatus
 from omnirelay.lease.answers import LeaseResponse
-from omnirelay.lease.commands import Command
+from omnirelay.lease.commands import Command, Complete
 from omnirelay.mesh.calls import Outcome
 from omnirelay.model.errors import Closed, OmniRelayError
 from omnirelay.model.items import Token
-from omnirelay.sdk.link import Wish
+from omnirelay.sdk.link import Swapped, Wish, one_by_one
 from omnirelay.sdk.remote import RemoteLink
 from omnirelay.sdk.threads import LoopThread
 
@@ -43,6 +43,9 @@ class ThreadedLink:
             # An interrupted caller keeps no lease: one that has come meanwhile goes back.
             self._thread.soon(taking.give_back)
             raise
+
+    async def complete_and_lease(self, completes: Sequence[Complete], wish: Wish) -> Swapped:
+        return await one_by_one(self, completes, wish)
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         future = self._thread.start(work)

@@ -35,8 +35,8 @@ def _refusal(view: wire.ErrorView) -> OmniRelayError:
     return error_of(ErrorBody(view.message, view.status, view.code, dict(view.details or {})))
 
 
-def token_outcomes(response: wire.TokenBatchResponse, tokens: Sequence[Token]) -> list[Outcome]:
-    pairs = zip(response.results, tokens, strict=True)
+def token_outcomes(results: Sequence[wire.TokenResult], tokens: Sequence[Token]) -> list[Outcome]:
+    pairs = zip(results, tokens, strict=True)
     return [_token_outcome(result, token) for result, token in pairs]
 
 
@@ -61,7 +61,7 @@ def _token_outcome(result: wire.TokenResult, token: Token) -> Outcome:
 def beats(response: wire.TokenBatchResponse, tokens: Sequence[Token]) -> Beats:
     """The outcomes of one heartbeat of several tokens."""
     outcomes: list[Beat | OmniRelayError] = []
-    for outcome in token_outcomes(response, tokens):
+    for outcome in token_outcomes(response.results, tokens):
         if isinstance(outcome, Beats):
             outcomes.extend(outcome.outcomes)
         else:

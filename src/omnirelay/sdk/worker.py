@@ -4,8 +4,9 @@ import asyncio
 import logging
 import signal
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from omnirelay.mesh.calls import Outcome
 from omnirelay.model import limits
 from omnirelay.model.errors import (
     Closed,
@@ -19,6 +20,7 @@ from omnirelay.sdk.client import Relay
 from omnirelay.sdk.handling import Handler, Handling
 from omnirelay.sdk.health import Health
 from omnirelay.sdk.lease import Lease
+from omnirelay.sdk.link import Wish
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +35,7 @@ class Worker:
     """At most `concurrency` handlers at a time. A handler that returns completes its lease, one
     that raises fails it, DeadLetter ends it for good, and one whose lease is lost is cancelled.
 
-    A slot that comes free asks for its next lease together with the report of the last one. While
+    A slot that comes free asks for its next lease in the call that reports the last one. While
     handlers are short, up to `prefetch` leases are taken ahead of them; long work leaves what it
     cannot start to other workers. `retry` says after how many seconds a failed item may be tried
     again, given its lease and the error; None leaves it to the queue.
@@ -64,15 +66,20 @@ class Worker:
         self._peer_id = peer_id
         self._handlings: dict[str, Handler] = {}
         self._retry = retry
+        self._wishes: dict[int, Wish] = {}
         self._ahead: deque[Lease] = deque()
         """Taken, not yet started."""
         self._running: set[asyncio.Task[None]] = set()
         self._reporting: set[asyncio.Task[None]] = set()
+        self._done: list[Handling] = []
+        """Ended well, to be reported by the call that asks for more."""
         self._changed = asyncio.Event()
         self._stopping = asyncio.Event()
         self._taking: asyncio.Task[None] | None = None
         self._is_taking = False
         """It waits for a lease."""
+        self._is_swapping = False
+        """It reports, and takes what there is for it."""
         self._typical_s = SHORT_S * 2
         self._polled_at = stopwatch()
         self.completed = 0
@@ -138,14 +145,48 @@ class Worker:
             self._polled_at = stopwatch()
             self._changed.clear()
             room = self._room()
-            if room <= 0:
+            if self._done and room > 0:
+                await self._swap(room)
+            elif self._done:
+                await self._report_done()
+            elif room > 0:
+                await self._wait_for_lease(room)
+            else:
                 await self._some_change()
-                continue
-            self._is_taking = True
-            try:
-                await self._take(room)
-            finally:
-                self._is_taking = False
+
+    async def _wait_for_lease(self, room: int) -> None:
+        self._is_taking = True
+        try:
+            leases = await self._taken(room)
+        finally:
+            self._is_taking = False
+        await self._begin(leases)
+
+    async def _swap(self, room: int) -> None:
+        """Not cut short by `stop`: it does not wait for work, and what it reports is done."""
+        done, self._done = self._done, []
+        self._is_swapping = True
+        try:
+            outcomes, leases = await self._relay.swap(
+                [handling.lease for handling in done], self._wish(room)
+            )
+        except OmniRelayError as refused:
+            self._note([refused] * len(done), done)
+            await self._after(refused)
+            return
+        finally:
+            self._is_swapping = False
+        self._note(outcomes, done)
+        await self._begin(leases)
+
+    def _note(self, outcomes: Sequence[Outcome], done: list[Handling]) -> None:
+        for outcome, handling in zip(outcomes, done, strict=True):
+            if isinstance(outcome, OmniRelayError):
+                handling.lease.refused(outcome)
+                log.warning("%r could not be reported: %s", handling.lease, outcome)
+                self.lost += 1
+            else:
+                self.completed += 1
 
     def _room(self) -> int:
         ahead = self._prefetch if self._typical_s < SHORT_S else 0
@@ -159,25 +200,40 @@ class Worker:
         except TimeoutError:
             return
 
-    async def _take(self, room: int) -> None:
-        """What comes is begun here and now: the sooner it is done, the likelier its report meets
-        the commit of somebody else's call."""
+    async def _taken(self, room: int) -> list[Lease]:
         try:
-            leases = await self._relay.lease_many(
+            return await self._relay.take(self._wish(room))
+        except OmniRelayError as error:
+            await self._after(error)
+            return []
+
+    def _wish(self, room: int) -> Wish:
+        """Checked once for every number of places; a handler that is added changes them all."""
+        wish = self._wishes.get(room)
+        if wish is None or len(wish.resource_types or ()) != len(self._handlings):
+            wish = self._wishes[room] = self._relay.wish(
                 room,
-                wait=self._poll,
-                types=list(self._handlings),
-                duration=self._lease_duration,
+                self._poll,
+                list(self._handlings),
+                self._lease_duration,
                 peer_id=self._peer_id,
             )
-        except Closed:
-            raise  # it will not open again
-        except (Unavailable, ResourceExhausted) as error:
-            log.warning("no lease: %s", error)
-            await asyncio.sleep(0.2)
-            return
+        return wish
+
+    async def _after(self, error: OmniRelayError) -> None:
+        """Raises it if to go on makes no sense."""
+        if isinstance(error, Closed) or not isinstance(error, (Unavailable, ResourceExhausted)):
+            raise error  # a relay that is closed will not open again
+        log.warning("no lease: %s", error)
+        await asyncio.sleep(0.2)
+
+    async def _begin(self, leases: list[Lease]) -> None:
+        """What comes is begun here and now: the sooner it is done, the likelier its report meets
+        the commit of somebody else's call. Handlers that never wait are done when this returns."""
         self._ahead.extend(leases)
         self._start_next()
+        if leases:
+            await asyncio.sleep(0)
 
     # -- working ------------------------------------------------------------------------------
 
@@ -206,7 +262,11 @@ class Worker:
         self._typical_s += (handling.took_s - self._typical_s) / 8
         self._start_next()
         self._changed.set()
-        await self._report(handling)
+        is_asking = self._is_taking or self._is_swapping or self._stopping.is_set()
+        if handling.is_to_complete and not is_asking:
+            self._done.append(handling)
+        else:
+            await self._report(handling)
 
     async def _report(self, handling: Handling) -> None:
         try:
@@ -216,11 +276,15 @@ class Worker:
             how = "lost"
         setattr(self, how, getattr(self, how) + 1)
 
+    async def _report_done(self) -> None:
+        done, self._done = self._done, []
+        await asyncio.gather(*map(self._report, done))
+
     # -- ending -------------------------------------------------------------------------------
 
     async def _finish(self) -> None:
         ahead, self._ahead = list(self._ahead), deque()
-        await asyncio.gather(*map(_release, ahead))
+        await asyncio.gather(*map(_release, ahead), self._report_done())
         if self._running:
             await self._handlers_end()
         left = set(self._running)

@@ -46,7 +46,7 @@ class Calling:
         self.incoming: Incoming | None = None
         self._line = line
         self._id = call_id
-        self._outgoing = Outgoing()
+        self._outgoing: Outgoing | None = None
         self._sending: asyncio.Task[None] | None = None
 
     def take(self, frame: FromNode) -> None:
@@ -65,7 +65,7 @@ class Calling:
             case EndFrame() if self.incoming is not None:
                 self._line.forget(self._id)
                 self.incoming.end()
-            case CreditFrame():
+            case CreditFrame() if self._outgoing is not None:
                 self._outgoing.add(frame)
             case ErrorFrame():
                 self.fail(error_of(frame.error))
@@ -88,16 +88,17 @@ class Calling:
     # -- what the caller streams --------------------------------------------------------------
 
     def send_all(self, messages: AsyncIterator[bytes]) -> None:
-        self._sending = asyncio.create_task(self._send_all(messages))
+        self._outgoing = Outgoing()
+        self._sending = asyncio.create_task(self._send_all(messages, self._outgoing))
 
     def stop_sending(self) -> None:
         if self._sending is not None:
             self._sending.cancel()
 
-    async def _send_all(self, messages: AsyncIterator[bytes]) -> None:
+    async def _send_all(self, messages: AsyncIterator[bytes], window: Outgoing) -> None:
         try:
             async for message in messages:
-                await self._send(message)
+                await self._send(message, window)
         except Exception as failure:
             # Not the end of what it had to say: the node must not take half of it for all, and
             # whoever waits for the answer must hear what went wrong.
@@ -110,12 +111,12 @@ class Calling:
             if isinstance(messages, AsyncGenerator):
                 await messages.aclose()
 
-    async def _send(self, message: bytes) -> None:
+    async def _send(self, message: bytes, window: Outgoing) -> None:
         size, size_max = len(message), self._line.body_bytes_max
         if size > size_max:
             raise TooLarge(f"the message has {size} bytes, the limit is {size_max}")
-        if not self._outgoing.take_now(size):
-            await self._outgoing.take(size)
+        if not window.take_now(size):
+            await window.take(size)
         if not self._line.is_writable:
             await self._line.writable()
         self._line.send(MessageFrame(self._id, message))

@@ -274,6 +274,30 @@ class TokenBatchResponse(_message.Message):
     results: _containers.RepeatedCompositeFieldContainer[TokenResult]
     def __init__(self, results: _Optional[_Iterable[_Union[TokenResult, _Mapping]]] = ...) -> None: ...
 
+class CompleteAndLeaseRequest(_message.Message):
+    __slots__ = ("ownership_tokens", "max_items", "peer_id", "resource_types", "lease_duration_ms", "request_id")
+    OWNERSHIP_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    MAX_ITEMS_FIELD_NUMBER: _ClassVar[int]
+    PEER_ID_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_TYPES_FIELD_NUMBER: _ClassVar[int]
+    LEASE_DURATION_MS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    ownership_tokens: _containers.RepeatedCompositeFieldContainer[Token]
+    max_items: int
+    peer_id: str
+    resource_types: _containers.RepeatedScalarFieldContainer[str]
+    lease_duration_ms: int
+    request_id: str
+    def __init__(self, ownership_tokens: _Optional[_Iterable[_Union[Token, _Mapping]]] = ..., max_items: _Optional[int] = ..., peer_id: _Optional[str] = ..., resource_types: _Optional[_Iterable[str]] = ..., lease_duration_ms: _Optional[int] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class CompleteAndLeaseResponse(_message.Message):
+    __slots__ = ("results", "leases")
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    LEASES_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[TokenResult]
+    leases: _containers.RepeatedCompositeFieldContainer[LeaseResponse]
+    def __init__(self, results: _Optional[_Iterable[_Union[TokenResult, _Mapping]]] = ..., leases: _Optional[_Iterable[_Union[LeaseResponse, _Mapping]]] = ...) -> None: ...
+
 class FailRequest(_message.Message):
     __slots__ = ("ownership_token", "reason", "error_code", "requeue", "metadata", "delay_ms")
     class MetadataEntry(_message.Message):
