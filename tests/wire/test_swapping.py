@@ -1,18 +1,85 @@
-"""A worker's report in the call that asks for more, when the node is not at its best."""
+"""A worker's report in the call that asks for more, also when the node is not at its best."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 import omnirelay
 from omnirelay import Lease, OmniRelayError, Payload, Relay, Worker
-from omnirelay.mesh import procedures
+from omnirelay.mesh import procedures, wire
 from omnirelay.model.errors import InvalidArgument, Unavailable
+from omnirelay.model.items import Token
 from omnirelay.node.node import Node
 from tests.embedded.signals import counts
-from tests.wire.real_node import NAMESPACE, WIRES, node
+from tests.wire.real_node import NAMESPACE, WIRES, Caller, caller, node
 
-SDK_WIRES = [wire for wire in WIRES if wire in ("http", "grpc", "stream")]
+SDK_WIRES = [over for over in WIRES if over in ("http", "grpc", "stream")]
+
+
+NOBODYS = Token(999, 1, "00000000-0000-0000-0000-000000000009")
+
+
+@pytest.fixture
+async def opened() -> AsyncIterator[Node]:
+    async with node() as one:
+        yield one
+
+
+@pytest.fixture(params=WIRES)
+async def call(opened: Node, request: pytest.FixtureRequest) -> AsyncIterator[Caller]:
+    async with caller(opened, request.param) as one:
+        yield one
+
+
+def swap(*tokens: Token, **fields: Any) -> wire.CompleteAndLeaseRequest:
+    return wire.CompleteAndLeaseRequest(tokens, **fields)
+
+
+async def test_a_report_and_the_next_lease_are_one_commit(call: Caller) -> None:
+    for name in ("a", "b", "c"):
+        await call.enqueue(name)
+    lease = await call.lease()
+    before = (await call.stats()).last_sequence
+    swapped = await call("completeAndLease", swap(lease.token, max_items=5, peer_id="w-2"))
+    assert [result.success for result in swapped.results] == [True]
+    assert [one.payload.resource_id for one in swapped.leases] == ["b", "c"]
+    assert {one.owner_peer_id for one in swapped.leases} == {"w-2"}
+    stats = await call.stats()
+    assert (stats.stats.active_lease_count, stats.last_sequence) == (2, before + 3)
+    done = await call("completeAndLease", swap(*(one.token for one in swapped.leases)))
+    assert [result.success for result in done.results] == [True, True]
+    assert done.leases == ()  # nothing is there, and it does not wait
+
+
+async def test_a_report_that_is_refused_stops_no_lease(call: Caller) -> None:
+    await call.enqueue("a")
+    swapped = await call("completeAndLease", swap(NOBODYS))
+    (result,), (lease,) = swapped.results, swapped.leases
+    assert (result.success, result.error_status) == (False, "NOT_FOUND")
+    assert lease.payload.resource_id == "a"
+
+
+async def test_a_repeated_report_gets_the_same_lease(call: Caller) -> None:
+    for name in ("a", "b", "c"):
+        await call.enqueue(name)
+    request = swap((await call.lease()).token, request_id="s-1")
+    first, again = [await call("completeAndLease", request) for _ in range(2)]
+    assert [result.success for result in again.results] == [True]
+    assert [one.token for one in again.leases] == [one.token for one in first.leases]
+
+
+@pytest.mark.parametrize(
+    "request_", [swap(), swap(NOBODYS, max_items=0), swap(NOBODYS, max_items=1001)]
+)
+async def test_a_report_of_nothing_or_a_wish_for_too_much_is_refused(
+    call: Caller, request_: wire.CompleteAndLeaseRequest
+) -> None:
+    await call.enqueue("a")
+    with pytest.raises(InvalidArgument):
+        await call("completeAndLease", request_)
+    assert (await call.stats()).stats.pending_count == 1
 
 
 async def leased(relay: Relay, count: int) -> list[Lease]:
