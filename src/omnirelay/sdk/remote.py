@@ -46,9 +46,9 @@ class RemoteLink:
         self._tasks: set[asyncio.Task[None]] = set()
         self._leasing: set[asyncio.Task[Any]] = set()
         self._calls = 0
-        self._quiet = asyncio.Event()
-        self._quiet.set()
         self._is_closing = False
+        self._quiet = asyncio.Event()
+        """No call is under way; looked at by `close` alone."""
 
     async def call(
         self, commands: Sequence[Command], *, wait_ms: int | None = None
@@ -60,18 +60,18 @@ class RemoteLink:
             self._end_call()
 
     def _begin_call(self) -> None:
-        self._check_open()
+        if self._is_closing:
+            raise _closed()
         self._calls += 1
-        self._quiet.clear()
 
     def _end_call(self) -> None:
         self._calls -= 1
-        if not self._calls:
+        if self._is_closing and not self._calls:
             self._quiet.set()
 
     def _check_open(self) -> None:
         if self._is_closing:
-            raise Closed("the relay is closed")
+            raise _closed()
 
     async def complete_and_lease(self, completes: Sequence[Complete], wish: Wish) -> Swapped:
         request = wire.CompleteAndLeaseRequest(
@@ -223,8 +223,13 @@ class RemoteLink:
         """What is being reported or handed back may still get through."""
         try:
             async with asyncio.timeout(CLOSE_S):
-                await self._quiet.wait()
+                if self._calls:
+                    await self._quiet.wait()
                 if under_way := self._tasks | self._sender.tasks:
                     await asyncio.wait(under_way)
         except TimeoutError:
             return
+
+
+def _closed() -> Closed:
+    return Closed("the relay is closed")
