@@ -27,7 +27,7 @@ from omnirelay.mesh.calls import Call, LeaseCall, Leases, Outcome
 from omnirelay.mesh.refused import Refusals
 from omnirelay.model import limits
 from omnirelay.model.errors import Backpressure, InvalidArgument, NothingToLease, OmniRelayError
-from omnirelay.model.items import Payload, Token, wire_size
+from omnirelay.model.items import Payload, Token, names_chars, wire_size
 from omnirelay.model.ports import Ids
 
 if TYPE_CHECKING:
@@ -244,11 +244,13 @@ class Turn:
 
 def _that_fit(items: Sequence["Item"], size: int) -> tuple[Sequence["Item"], int]:
     """As many of the first as an answer of `size` has room for, and its size with them."""
-    bodies = sum([len(item.payload.body) for item in items])
-    is_small = size + bodies * 4 // 3 + len(items) * _NAMES_BYTES < limits.PAGE_BYTES_MAX
-    special = [item for item in items if item.payload.attributes or item.last_error]
-    if is_small and not special:
-        return items, size + bodies * 4 // 3 + len(items) * 256  # they fit whatever their names
+    if not [item for item in items if item.payload.attributes or item.last_error]:
+        payloads = [item.payload for item in items]
+        plain = size + sum([len(one.body) for one in payloads]) * 4 // 3 + len(items) * 256
+        if plain + len(items) * _NAMES_BYTES >= limits.PAGE_BYTES_MAX:
+            plain += 4 * sum(names_chars(payloads))
+        if plain < limits.PAGE_BYTES_MAX:
+            return items, plain  # all of them, whatever their names, or with the names they have
     chosen: list[Item] = []
     for item in items:
         if size >= limits.PAGE_BYTES_MAX:
@@ -258,7 +260,7 @@ def _that_fit(items: Sequence["Item"], size: int) -> tuple[Sequence["Item"], int
     return chosen, size
 
 
-_NAMES_BYTES = 5 * 4 * limits.NAME_CHARS_MAX + 256
+_NAMES_BYTES = 5 * 4 * limits.NAME_CHARS_MAX
 """What an item's names take in a message at the most."""
 _WITHOUT_BEATS = (Enqueues, Completes)
 

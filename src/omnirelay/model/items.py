@@ -1,6 +1,7 @@
 """What travels: a payload, its token, its last error, a drained item. Wire names are camelCase."""
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -95,11 +96,22 @@ def to_ms(time: datetime) -> int:
     return round(time.timestamp() * 1000)
 
 
+def names_chars(payloads: Iterable[Payload]) -> list[int]:
+    """How many characters the names of each have. Of many at once: it is asked of every batch."""
+    return [
+        len(one.resource_type)
+        + len(one.resource_id)
+        + len(one.payload_encoding)
+        + len(one.partition_key or "")
+        + len(one.request_id or "")
+        for one in payloads
+    ]
+
+
 def wire_size(payload: Payload, error: ErrorInfo | None = None) -> int:
     """About how many bytes it takes in a message, with its last error, rather too many: text of any
     script, and a body in base64."""
-    chars = len(payload.resource_type) + len(payload.resource_id) + len(payload.payload_encoding)
-    chars += len(payload.partition_key or "") + len(payload.request_id or "")
+    (chars,) = names_chars((payload,))
     if payload.attributes:
         chars += sum(len(name) + len(value) for name, value in payload.attributes.items())
     if error is not None:
