@@ -1,7 +1,8 @@
 # Every target builds .venv by itself; a machine needs Python 3.11 or newer and make, nothing else.
 
 PYTHON ?= python3
-JOBS ?= 2
+# More than two cores: tests wait for disks, clocks and processes for half of their time.
+JOBS ?= 3
 PYTEST_ARGS ?=
 SOAK_ARGS ?=
 UV ?= uv==0.13.7
