@@ -7,8 +7,8 @@ whom among the others follows from theirs. That holds for items of one key where
 other (`replay_lines`), and for delays as long as the clock does not go back: who ripens between two
 rows stands before whoever comes with the second of them, whether or not anything lay between.
 
-The result is the core's state in every fact (tests/pipeline/test_replay_short.py); whatever does not
-look like it makes the shard be folded the whole way.
+The result is the core's state in every fact (tests/pipeline/test_replay_short.py); whatever does
+not look like it makes the shard be folded the whole way.
 """
 
 import numpy as np
