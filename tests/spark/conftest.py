@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from omnirelay.model import limits
 from omnirelay.pipeline.delta import DeltaTables
 from omnirelay.pipeline.run import run_pipeline
 from omnirelay.pipeline.session import SessionOptions, open_session
 from tests.spark.real_tables import Eventful, rows_of, write_eventful
-from tests.spark.stepping import Stepped, take_two_steps
+from tests.spark.stepping import Stepped, joined_as_many_rows, take_two_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +31,25 @@ def spark() -> Iterator["SparkSession"]:
     session = open_session(SessionOptions(master="local[2]", size="few"))
     yield session
     session.stop()
+
+
+@pytest.fixture
+def joins_of_many_rows(spark: "SparkSession") -> Iterator[None]:
+    with joined_as_many_rows(spark):
+        yield
+
+
+@pytest.fixture
+def workers_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are written by Spark's tasks, which else the driver does for so few rows."""
+    monkeypatch.setattr(limits, "EVENTS_FEW_MAX", 0)
+
+
+@pytest.fixture(params=["driver", "workers"])
+def writer(request: pytest.FixtureRequest) -> None:
+    """For a test that must hold whoever writes."""
+    if request.param == "workers":
+        request.getfixturevalue("workers_write")
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,10 @@ from tests.spark.small_tables import COUNTS, LIVES
 
 def main(journal: str, target: str, master: str) -> None:
     with Hold(target) as hold:
-        session = open_session(SessionOptions(master=master, memory="1g", size="few"))
+        # Two tasks a shuffle: with one, the driver would write all files, and not the executor.
+        tasks = {"spark.sql.shuffle.partitions": "2"}
+        options = SessionOptions(master=master, memory="1g", size="few", config=tasks)
+        session = open_session(options)
         pipeline = open_pipeline(
             session,
             {"url": f"sqlite:///{journal}", "rows_per_batch": "12"},
@@ -27,8 +30,8 @@ def main(journal: str, target: str, master: str) -> None:
             datasets=(LIVES, COUNTS),
             consumer="pipeline",
         )
-        options = StreamOptions(f"{target}/{CHECKPOINT}", interval_s=0.1)
-        Stream(pipeline, options, lambda made: print(made.events, flush=True)).run()
+        often = StreamOptions(f"{target}/{CHECKPOINT}", interval_s=0.1)
+        Stream(pipeline, often, lambda made: print(made.events, flush=True)).run()
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
+
 from omnirelay.journal.format import Envelope
 from omnirelay.pipeline.datasets import EVENTS, Dataset, Step, all_datasets
 from omnirelay.pipeline.schema import EVENT_DDL
@@ -80,8 +82,8 @@ class TablesInFiles:
         self.tables[dataset.name] = self._written(name, found, dataset.columns)
 
     def _written(self, name: str, rows: "DataFrame", columns: str) -> "DataFrame":
-        path = str(self.folder / name)
-        rows.coalesce(1).write.parquet(path)
+        path = str(self.folder / f"{name}.parquet")
+        pq.write_table(rows.toArrow(), path)
         return self.spark.read.schema(columns).parquet(path)
 
     def rows(self, name: str) -> list[Row]:

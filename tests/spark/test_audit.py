@@ -138,6 +138,7 @@ def test_tables_are_audited_and_keep_what_was_found(spark: "SparkSession", tmp_p
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.usefixtures("joins_of_many_rows")
 def test_the_few_shards_are_sent_to_the_events_and_not_the_events_to_the_shards(
     spark: "SparkSession",
 ) -> None:

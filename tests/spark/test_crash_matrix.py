@@ -93,7 +93,8 @@ def site(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Sit
 
 
 @pytest.fixture(autouse=True)
-def leave_nothing_armed() -> Iterator[None]:
+def leave_nothing_armed(workers_write: None) -> Iterator[None]:
+    """What Spark's tasks have written; by the driver: test_crash_real.py."""
     yield
     set_failpoint(None)
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,45 @@ FIRST = str(DAMAGED[1] + 5)
 """Up to which sequence of each shard the tables are made before they are moved on."""
 Place = tuple[str, str]
 """A table and a point on the way to one of its commits."""
+
+
+KILLED = """
+import os
+from omnirelay.cli.app import main
+from omnirelay.testing.failpoints import arm_from_env
+
+arm_from_env(os.environ)
+main()
+"""
+
+
+@dataclass(frozen=True)
+class Dying:
+    """A stream in a process of its own, which ends by SIGKILL."""
+
+    target: Path
+    words: list[str]
+    process: "subprocess.Popen[bytes]"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def dying(eventful: Eventful, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dying]:
+    """Begun with the first test of this file, which leaves a core free: until the last one wants
+    it, it has started its Java and come to where it dies."""
+    folder = tmp_path_factory.mktemp("killed")
+    words = ["pipeline", "stream", "--once", "--master", "local[2]", "--from", eventful.url]
+    words += ["--to", str(folder / "lake")]
+    words += ["--rows-per-batch", str(eventful.sequences // 2 + 1)]
+    with (folder / "said").open("w") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-c", KILLED, *words],
+            env={**os.environ, VARIABLE: f"pipeline.before_commit=kill@{len(NAMES) // 2}"},
+            stdout=said,
+            stderr=subprocess.STDOUT,
+        )
+    yield Dying(folder / "lake", words, process)
+    process.kill()
+    process.wait()
 
 
 class DyingTables(DeltaTables):
@@ -94,13 +134,13 @@ def test_a_run_that_died_at_every_step_of_every_table_makes_the_tables_of_one_th
     places = len(left)
     options = {"url": eventful.url}
 
-    def dying() -> DyingTables:
+    def tables() -> DyingTables:
         return DyingTables(spark, tmp_path, left)
 
-    assert survive(dying, {**options, "to_sequence": FIRST}) == places
+    assert survive(tables, {**options, "to_sequence": FIRST}) == places
     left = {(name, point) for name in NAMES if name != "quarantined" for point in WRITING}
     places = len(left)
-    assert survive(dying, options) == places
+    assert survive(tables, options) == places
     assert rows_of(tmp_path) == eventful.rows
 
 
@@ -124,39 +164,19 @@ def test_a_run_that_died_beside_its_line_in_the_table_of_runs_leaves_one_or_none
     assert rows_of(tmp_path)["lease_events"] == eventful.rows["lease_events"]
 
 
-KILLED = """
-import os
-from omnirelay.cli.app import main
-from omnirelay.testing.failpoints import arm_from_env
-
-arm_from_env(os.environ)
-main()
-"""
-
-
-def test_a_stream_killed_on_its_way_goes_on_where_it_was(
-    spark: "SparkSession", eventful: Eventful, tmp_path: Path
-) -> None:
+def test_a_stream_killed_on_its_way_goes_on_where_it_was(eventful: Eventful, dying: Dying) -> None:
     """In the middle of its first micro-batch's tables. Killed before Spark notes that a micro-batch
     is done: test_crash_matrix.py."""
-    target = tmp_path / "lake"
-    words = ["pipeline", "stream", "--once", "--master", "local[2]", "--from", eventful.url]
-    words += ["--to", str(target), "--rows-per-batch", str(eventful.sequences // 2 + 1)]
-    point = f"pipeline.before_commit=kill@{len(NAMES) // 2}"
-    died = subprocess.run(
-        [sys.executable, "-c", KILLED, *words],
-        env={**os.environ, VARIABLE: point},
-        capture_output=True,
-        check=False,
-    )
-    assert died.returncode == -signal.SIGKILL, died.stderr.decode()[-2000:]
+    target = dying.target
+    code = dying.process.wait()
+    assert code == -signal.SIGKILL, (target.parent / "said").read_text()[-2000:]
     left = rows_of(target)
     assert 0 < len(left["lease_events"]) < len(eventful.rows["lease_events"])
     assert len(list((target / CHECKPOINT / "offsets").glob("[0-9]*"))) == 1
     assert not list((target / CHECKPOINT / "commits").glob("[0-9]*")), "Spark noted it as done"
     # The next process shares a Spark that is there, as one from a notebook does.
     signals = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    last = CliRunner().invoke(app, words)
+    last = CliRunner().invoke(app, dying.words)
     for number, handler in signals.items():
         signal.signal(number, handler)
     assert last.exit_code == 0, last.output

@@ -74,6 +74,7 @@ def test_a_table_that_nobody_wrote_is_not_there(tables: DeltaTables) -> None:
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.usefixtures("writer")
 def test_closing_rows_and_replacing_the_open_ones_is_one_commit_with_the_positions(
     spark: "SparkSession", tables: DeltaTables
 ) -> None:
@@ -101,6 +102,7 @@ def test_closing_rows_and_replacing_the_open_ones_is_one_commit_with_the_positio
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.usefixtures("writer")
 def test_other_programs_read_the_table_and_skip_files_by_their_statistics(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
@@ -172,6 +174,7 @@ def test_a_commit_from_another_base_or_an_older_lease_changes_nothing(
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.usefixtures("writer")
 def test_rows_that_fail_an_expectation_are_not_seen_and_those_that_warn_are_counted(
     spark: "SparkSession", tables: DeltaTables
 ) -> None:
@@ -198,6 +201,7 @@ def test_a_change_that_its_kind_of_table_cannot_take_is_refused(
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.usefixtures("writer")
 def test_an_older_table_is_migrated_in_one_commit_and_a_newer_one_refused(
     spark: "SparkSession", tables: DeltaTables
 ) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ from omnirelay.cli.app import main
 from omnirelay.model import limits
 from omnirelay.pipeline.session import SessionOptions, open_session
 
-limits.ROWS_HERE_MAX = 0
+limits.ROWS_HERE_MAX = limits.EVENTS_FEW_MAX = 0
 session = open_session(SessionOptions(master=sys.argv[1]))
 for words in json.loads(sys.argv[2]):
     sys.argv = ["omnirelay", "pipeline", *words]
@@ -40,7 +41,7 @@ for words in json.loads(sys.argv[2]):
         if ended.code:
             raise
 """
-"""Several commands on one session, over so many new events that executors read them."""
+"""Several commands on one session, over so many new events that executors read and write them."""
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,8 @@ def asked_at(master: str, journal: str, folder: Path) -> dict[str, Any]:
     """Everything that a user asks of a Spark elsewhere. Any: what the commands print as JSON."""
     target = str(folder / "tables")
     commands = {
-        "run": ["--from", journal, "--to", target],
+        "run": ["--from", journal, "--to", target, "--limit", str(EVENTS // 2)],
+        "stream": ["--from", journal, "--to", target, "--once"],
         "audit": ["--tables", target],
         "replay": ["--tables", target, "--compare", journal],
         "report": ["--tables", target, "--out", str(folder / "report.html")],
@@ -82,7 +84,8 @@ def asked_at(master: str, journal: str, folder: Path) -> dict[str, Any]:
 
 
 def check_said(said: dict[str, Any], folder: Path, expected: Rows) -> None:
-    assert said["run"]["events"] == EVENTS
+    assert said["run"]["events"] == EVENTS // 2
+    assert said["stream"]["events"] == EVENTS - EVENTS // 2
     assert rows_of(folder / "tables") == expected
     assert (said["audit"]["ok"], said["audit"]["events"]) == (True, EVENTS)
     # The core's own fold of the journal is held against what Spark has rebuilt, field by field.
@@ -129,7 +132,9 @@ def kill_one(nodes: Cluster, killed: list[int], is_over: Callable[[], bool]) -> 
 
 
 def _children(pid: int) -> list[str]:
-    try:
-        return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:
-        return []
+    """Of all its threads: each of them has those that it started itself."""
+    found: list[str] = []
+    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):  # it is gone by now
+            found += thread.read_text().split()
+    return found

@@ -43,9 +43,12 @@ def journal(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture(params=[limits.ROWS_HERE_MAX, 0], ids=["driver reads", "workers read"])
+@pytest.fixture(params=["driver reads", "workers read"])
 def rows_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "ROWS_HERE_MAX", request.param)
+    """And writes; and write."""
+    if request.param == "workers read":
+        monkeypatch.setattr(limits, "ROWS_HERE_MAX", 0)
+        monkeypatch.setattr(limits, "EVENTS_FEW_MAX", 0)
 
 
 @pytest.fixture

@@ -155,12 +155,11 @@ def test_a_target_that_another_pipeline_holds_is_refused_by_name(
     assert exit_code(refused.exception) == EXIT_FAILED
 
 
-def test_a_catalog_keeps_its_lease_in_a_mesh_and_a_stream_its_driver_here(journal: Path) -> None:
+def test_a_catalog_keeps_its_lease_in_a_mesh(journal: Path) -> None:
     url = f"sqlite:///{journal}"
     for words, why in (
         (("run", "--from", url, "--to", "delta:a.b"), "name a mesh"),
         (("run", "--from", url, "--to", "delta:a b"), "catalog.schema"),
-        (("stream", "--from", url, "--to", "x", "--master", "sc://host:1"), "Spark Connect"),
     ):
         refused = pipeline(*words)
         assert isinstance(refused.exception, OmniRelayError)

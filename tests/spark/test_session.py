@@ -13,7 +13,7 @@ from omnirelay.pipeline.session import SessionOptions, open_session
 
 QUIET = """
 from omnirelay.pipeline.session import SessionOptions, open_session
-spark = open_session(SessionOptions(master="local[1]", memory="512m"))
+spark = open_session(SessionOptions(master="local[1]", memory="512m", size="few"))
 assert spark.range(3).count() == 3
 spark.stop()
 """

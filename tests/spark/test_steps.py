@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from omnirelay.model import limits
 from omnirelay.pipeline.delta import DeltaTables
 from omnirelay.pipeline.hold import Unheld
 from omnirelay.pipeline.maintain import maintain
@@ -39,8 +40,9 @@ class Watched(DeltaTables):
 
 
 def test_three_steps_read_only_what_is_new_and_make_every_table_of_one_run(
-    spark: "SparkSession", eventful: Eventful, tmp_path: Path
+    spark: "SparkSession", eventful: Eventful, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The one run was written by the driver, and so is the first step; the others by workers."""
     tables = Watched(spark, str(tmp_path))
     rows = []
     for step in range(4):
@@ -48,6 +50,8 @@ def test_three_steps_read_only_what_is_new_and_make_every_table_of_one_run(
             # Files that hold rows of all ages: the next step must look for what is new in them.
             maintain(tables, Unheld())
         tables.read_by_step.append(set())
+        if step == 1:
+            monkeypatch.setattr(limits, "EVENTS_FEW_MAX", 0)
         limit = eventful.sequences // 3 + 1
         report = run_pipeline(spark, {"url": eventful.url}, tables, limit=limit)
         assert not report.failed

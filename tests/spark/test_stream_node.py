@@ -1,6 +1,8 @@
 """A stream that follows a live node outlives it."""
 
 import signal
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
 from threading import Thread
@@ -39,6 +41,19 @@ def fill(node: Running, name: str, count: int) -> int:
 
 def pipeline(tables: DeltaTables, url: str) -> Pipeline:
     return open_pipeline(tables.session, {"url": url}, tables, datasets=ONE, consumer="pipeline")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def misspelt(
+    spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Future[None]]:
+    """A stream from where nobody is. It asks for seconds, while the first test waits."""
+    tables = DeltaTables(spark, str(tmp_path_factory.mktemp("misspelt")))
+    options = StreamOptions(f"{tables.root}/{CHECKPOINT}")
+    stream = Stream(pipeline(tables, "http://127.0.0.1:9"), options, lambda _: None)
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(stream.run)
+        stream.stop()
 
 
 def test_a_node_that_is_killed_and_comes_back_is_waited_for_and_every_event_is_there_once(
@@ -90,7 +105,6 @@ def test_a_node_that_is_killed_and_comes_back_is_waited_for_and_every_event_is_t
     assert names == [(f"{letter}-{n}",) for letter in "abc" for n in range(5)]
 
 
-def test_an_address_that_never_answered_ends_the_stream_at_once(tables: DeltaTables) -> None:
-    options = StreamOptions(f"{tables.root}/{CHECKPOINT}")
+def test_an_address_that_never_answered_ends_the_stream_at_once(misspelt: Future[None]) -> None:
     with pytest.raises(Exception, match="cannot be reached"):
-        Stream(pipeline(tables, "http://127.0.0.1:9"), options, lambda _: None).run()
+        misspelt.result(LATE_S)

@@ -22,6 +22,7 @@ from omnirelay.model.errors import InvalidOption
 if TYPE_CHECKING:
     from omnirelay.pipeline.run import RunReport, TableReport
     from omnirelay.pipeline.session import Size
+    from omnirelay.pipeline.stream import Stream
 
 app = typer.Typer(help="Tables, proofs and pictures of journals, on Spark.", no_args_is_help=True)
 
@@ -136,12 +137,8 @@ def stream(
     json: JsonFlag = False,
 ) -> None:
     """Follow the journals until stopped; the same tables, by the same steps, as `run` makes."""
-    from omnirelay.pipeline.catalog import catalog_of
-
-    if master.startswith("sc://"):
-        raise CommandFailed("a stream is driven from here, not over Spark Connect: use `run`")
-    if checkpoint is None and catalog_of(to) is not None:
-        raise BadAddress(f"{to} is no folder that Spark's checkpoint could be in: --checkpoint")
+    is_polled = master.startswith("sc://")
+    _check_checkpoint(checkpoint, to, is_polled=is_polled)
     options = _source(urls, archive=archive, shards=shards, token=token)
     if rows_per_batch is not None:
         options["rows_per_batch"] = str(rows_per_batch)
@@ -152,22 +149,40 @@ def stream(
 
     with target(to, master, lease_url, token, wait=wait, size=size) as (tables, hold):
         from omnirelay.pipeline.run import open_pipeline
-        from omnirelay.pipeline.stream import CHECKPOINT, Stream, StreamOptions
+        from omnirelay.pipeline.stream import CHECKPOINT, StreamOptions
+        from omnirelay.pipeline.stream_polled import open_stream
 
-        pipeline = open_pipeline(tables.session, options, tables, hold=hold, consumer=consumer)
-        following = Stream(
-            pipeline,
+        following = open_stream(
+            open_pipeline(tables.session, options, tables, hold=hold, consumer=consumer),
             StreamOptions(
-                checkpoint or f"{tables.root}/{CHECKPOINT}", is_once=once, interval_s=interval
+                checkpoint or f"{tables.root}/{CHECKPOINT}",
+                is_once=once,
+                interval_s=interval,
+                rows_max=rows_per_batch,
             ),
-            lambda made: _say(made, json=json),
-            lambda line: print(f"omnirelay: {line}", file=sys.stderr),
+            on_report=lambda made: _say(made, json=json),
+            say=lambda line: print(f"omnirelay: {line}", file=sys.stderr),
+            is_polled=is_polled,
         )
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: following.stop())
-        following.run()
-        if once and following.last is not None and following.last.failed:
-            raise typer.Exit(EXIT_FAILED)
+        _follow(following, once=once)
+
+
+def _check_checkpoint(checkpoint: str | None, to: str, *, is_polled: bool) -> None:
+    from omnirelay.pipeline.catalog import catalog_of
+
+    if is_polled and checkpoint is not None:
+        why = "over Spark Connect there is no checkpoint: the tables know where to go on"
+        raise CommandFailed(why)
+    if checkpoint is None and not is_polled and catalog_of(to) is not None:
+        raise BadAddress(f"{to} is no folder that Spark's checkpoint could be in: --checkpoint")
+
+
+def _follow(following: "Stream", *, once: bool) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: following.stop())
+    following.run()
+    if once and following.last is not None and following.last.failed:
+        raise typer.Exit(EXIT_FAILED)
 
 
 @app.command("maintain")

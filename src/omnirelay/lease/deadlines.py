@@ -5,7 +5,7 @@ of leases would keep every finished lease until its time came: at 100,000 grants
 lease of 30 s that is three million dead entries.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from itertools import islice
 
@@ -31,15 +31,15 @@ class Deadlines:
             heappush(self._heap, tick)
         bucket[sequence_id] = at
 
-    def add_all(self, ends: Iterable[tuple[int, int]]) -> None:
-        """`add` for each (sequence id, time)."""
-        known, bucket = -1, {}
-        for sequence_id, at in ends:
-            if at >> TICK_SHIFT != known:
-                self.add(sequence_id, at)
-                known = at >> TICK_SHIFT
-                bucket = self._ticks[known]
-            bucket[sequence_id] = at
+    def add_all(self, sequence_ids: Sequence[int], ends: Sequence[int]) -> None:
+        """`add` for each, with the time of its own."""
+        low, high = min(ends) >> TICK_SHIFT, max(ends) >> TICK_SHIFT
+        if low == high:  # as of a batch that was granted at once
+            self.add(sequence_ids[0], ends[0])
+            self._ticks[low].update(zip(sequence_ids, ends, strict=True))
+            return
+        for sequence_id, at in zip(sequence_ids, ends, strict=True):
+            self.add(sequence_id, at)
 
     def remove(self, sequence_id: int, at: int) -> None:
         tick = at >> TICK_SHIFT
@@ -48,10 +48,10 @@ class Deadlines:
         if not bucket and self._heap[0] == tick:
             self._settle()
 
-    def remove_all(self, ends: Iterable[tuple[int, int]]) -> None:
-        """`remove` for each (sequence id, time)."""
+    def remove_all(self, sequence_ids: Sequence[int], ends: Sequence[int]) -> None:
+        """`remove` for each, with the time of its own."""
         ticks = self._ticks
-        for sequence_id, at in ends:
+        for sequence_id, at in zip(sequence_ids, ends, strict=True):
             del ticks[at >> TICK_SHIFT][sequence_id]
         self._settle()
 

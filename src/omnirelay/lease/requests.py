@@ -119,12 +119,12 @@ class Requests:
         return len(self._order)
 
     def get(self, key: str) -> int | None:
-        found = self._find(key)
+        found = self._find(key, _parted(key))
         return None if found is None else self._value_at(*found, key)
 
     def recall(self, key: str, since: int) -> int | None:
         """The item, if the id was first put at `since` or later."""
-        found = self._find(key)
+        found = self._find(key, _parted(key))
         if found is None or found[0].at < since:
             return None
         return self._value_at(*found, key)
@@ -139,10 +139,11 @@ class Requests:
         return line is None or line.is_free(found[1], len(keys))
 
     def put(self, key: str, value: int, at: int, most: int) -> None:
-        if self._find(key) is not None:
+        named = _parted(key)
+        if self._find(key, named) is not None:
             self._changed[key] = value  # it gets no younger by it
             return
-        name, number = _parted(key) or (key, None)
+        name, number = named or (key, None)
         self._add(Run(at, name, number, value, 1))
         self._forget(self._count - most)
 
@@ -188,9 +189,8 @@ class Requests:
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def _find(self, key: str) -> tuple[_Kept, int] | None:
-        """The run it is in, and its place there."""
-        named = _parted(key)
+    def _find(self, key: str, named: tuple[str, int] | None) -> tuple[_Kept, int] | None:
+        """The run it is in, and its place there; `named` is its name and number, if it has them."""
         if named is None:
             kept = self._others.get(key)
             return None if kept is None else (kept, 0)

@@ -7,9 +7,9 @@ is not plainly taken, and leaves that one to them (tests/model/test_runs.py hold
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby, takewhile
+from itertools import groupby, repeat, takewhile
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from omnirelay.lease.answers import DONE, Accepted, Answer, leased_all
 from omnirelay.lease.commands import (
@@ -28,7 +28,7 @@ from omnirelay.lease.options import QueueOptions
 from omnirelay.lease.records import Completed, Enqueued, Granted, Item, Record
 from omnirelay.lease.state import Held, QueueState
 from omnirelay.model.errors import InvalidArgument
-from omnirelay.model.items import Token, check_payload
+from omnirelay.model.items import Token, are_good, check_payload
 
 Run = Enqueued | Granted | Completed
 
@@ -55,10 +55,9 @@ def play(
             return None
         evolve_run(state, records, now)
         depths = range(pending + 1, pending + len(records) + 1)
-        answers = [
-            Accepted(record.sequence_id, False, depth, active)
-            for record, depth in zip(records, depths, strict=True)
-        ]
+        first = records[0].sequence_id
+        numbers = range(first, first + len(records))
+        answers = list(map(Accepted, numbers, repeat(False), depths, repeat(active)))
         return Played(records, depths, [active] * len(records), answers)
     if type(commands) is not Completes and type(commands[0]) is not Complete:
         return None
@@ -82,28 +81,26 @@ def grant(
     options: QueueOptions,
 ) -> Played:
     """`items` as `state.lanes.ahead` gave them, after a grant that found `wish` in order."""
-    fence, usual_ms = state.next_fence(), options.lease_duration_ms
-    asked_ms, peer_id, principal = wish.lease_duration_ms, wish.peer_id, wish.principal
-    request_id, proof = wish.request_id, wish.proof
-    records = []
-    for item, lease_id in zip(items, lease_ids, strict=True):
-        lease_ms = asked_ms or item.lease_ms or usual_ms
-        records.append(
-            Granted(
-                item.sequence_id,
-                item.attempt,
-                lease_id,
-                fence,
-                now + lease_ms,
-                lease_ms,
-                peer_id,
-                principal,
-                request_id,
-                proof,
-            )
-        )  # `decide.granted`, spelled out: this is the way of every batch
-        fence += 1
-    pending, active, count = len(state.pending), len(state.active), len(records)
+    usual_ms, asked_ms = options.lease_duration_ms, wish.lease_duration_ms
+    pending, active, count = len(state.pending), len(state.active), len(items)
+    fence = state.next_fence()
+    lease_ms = [asked_ms or item.lease_ms or usual_ms for item in items]
+    records = list(
+        map(
+            Granted,
+            [item.sequence_id for item in items],
+            [item.attempt for item in items],
+            lease_ids,
+            range(fence, fence + count),
+            [now + one for one in lease_ms],
+            lease_ms,
+            repeat(wish.peer_id),
+            repeat(wish.principal),
+            repeat(wish.request_id),
+            repeat(wish.proof),
+        )
+    )  # `decide.granted`, spelled out: this is the way of every batch
+    assert len(records) == count, "there are as many lease ids as items"
     evolve_run(state, records, now)
     held = state.active
     return Played(
@@ -126,34 +123,52 @@ def _enqueues(
     rules, recall = state.rules, state.requests.recall
     most = min(options.capacity, rules.pending_high or options.capacity) - len(state.pending)
     since, named = now - rules.dedupe_window_ms, set()
-    sequence_id = state.last_id
     items, who = _new_items(commands)
-    peer_id, principal, proof = who.peer_id, who.principal, who.proof
     items = items[: max(0, most)]
-    are_new = _are_new(state, [item.payload.request_id for item in items])
+    payloads = [item.payload for item in items]
+    are_new = _are_new(state, [payload.request_id for payload in payloads])
+    if are_new and _are_plain(items) and are_good(payloads):
+        first = state.last_id + 1
+        return list(
+            map(
+                Enqueued,
+                range(first, first + len(items)),
+                payloads,
+                repeat(0),
+                repeat(0),
+                repeat(0),
+                repeat(0),
+                repeat(who.peer_id),
+                repeat(who.principal),
+                repeat(who.proof),
+            )
+        )  # what `enqueued` makes of one that says nothing special, as nearly all do
+    sequence_id = state.last_id
     for item in items:
-        payload = item.payload
-        request_id = payload.request_id
+        request_id = item.payload.request_id
         if not are_new and request_id is not None:
             if request_id in named or recall(request_id, since) is not None:
                 break
             named.add(request_id)
         sequence_id += 1
         try:
-            check_payload(payload)
-            if (
-                item.priority
-                or item.delay_ms
-                or item.max_attempts is not None
-                or item.lease_duration_ms is not None
-            ):
-                records.append(enqueued(item, who, sequence_id, now))
-                continue
+            check_payload(item.payload)
+            records.append(enqueued(item, who, sequence_id, now))
         except InvalidArgument:
             break
-        # What `enqueued` makes of one that says nothing special, as nearly all do.
-        records.append(Enqueued(sequence_id, payload, 0, 0, 0, 0, peer_id, principal, proof))
     return records
+
+
+def _are_plain(items: Sequence[New]) -> bool:
+    """Whether none of them says more than what it is about."""
+    return not [
+        item
+        for item in items
+        if item.priority
+        or item.delay_ms
+        or item.max_attempts is not None
+        or item.lease_duration_ms is not None
+    ]
 
 
 def _are_new(state: QueueState, request_ids: list[str | None]) -> bool:
@@ -240,87 +255,85 @@ def evolve_run(state: QueueState, records: Sequence[Record], at: int) -> None:
 
 
 def _enqueued(state: QueueState, records: Sequence[Enqueued]) -> None:
-    at, last_id = state.at, state.last_id
-    items: list[Item] = []
-    request_ids: list[str | None] = []
-    before = state.sequence - last_id
-    for record in records:
-        last_id += 1
-        sequence_id, payload = record.sequence_id, record.payload
-        if sequence_id != last_id:
-            state.sequence = before + last_id
-            raise AssertionError(f"item {sequence_id} after {last_id - 1}")
-        items.append(
-            Item(
-                sequence_id,
-                payload,
-                1,
-                at,
-                record.priority,
-                record.available_at,
-                record.max_attempts,
-                record.lease_ms,
-            )
+    first, count = state.last_id + 1, len(records)
+    numbers = [record.sequence_id for record in records]
+    if numbers != list(range(first, first + count)):
+        _out_of_line(state, numbers, first, "item")
+    payloads = [record.payload for record in records]
+    items = list(
+        map(
+            Item,
+            numbers,
+            payloads,
+            repeat(1),
+            repeat(state.at),
+            [record.priority for record in records],
+            [record.available_at for record in records],
+            [record.max_attempts for record in records],
+            [record.lease_ms for record in records],
         )
-        request_ids.append(payload.request_id)
-    state.sequence = before + last_id
-    state.last_id = last_id
+    )
+    state.sequence += count
+    state.last_id += count
     state.insert_all(items)
-    remember_requests(state, request_ids, items[0].sequence_id)
+    remember_requests(state, [payload.request_id for payload in payloads], first)
+
+
+def _out_of_line(state: QueueState, found: Sequence[int], first: int, what: str) -> NoReturn:
+    place = next(place for place, one in enumerate(found) if one != first + place)
+    state.sequence += place + 1
+    raise AssertionError(f"{what} {found[place]} out of line, {first + place} is next")
 
 
 def _granted(state: QueueState, records: Sequence[Granted]) -> None:
-    at, active, offset = state.at, state.active, state.fence_offset
     sequence_ids = [record.sequence_id for record in records]
+    fences, next_fence = [record.fence for record in records], state.next_fence()
+    if fences != list(range(next_fence, next_fence + len(records))):
+        _out_of_line(state, fences, next_fence, "fence")
     try:
         items = state.hold_all(sequence_ids)
     except KeyError as missing:
         state.sequence += 1 + sequence_ids.index(missing.args[0])
         raise
-    expected = state.sequence + offset
-    for item, record in zip(items, records, strict=True):
-        expected += 1
-        sequence_id, fence = record.sequence_id, record.fence
-        if fence != expected:
-            state.sequence = expected - offset
-            raise AssertionError(f"fence {fence} out of line")
-        active[sequence_id] = Held(
-            item,
-            record.lease_id,
-            fence,
-            record.expires_at,
-            at,
-            record.lease_ms,
-            record.principal,
-            record.peer_id,
-            record.request_id,
+    ends = [record.expires_at for record in records]
+    held = list(
+        map(
+            Held,
+            items,
+            [record.lease_id for record in records],
+            fences,
+            ends,
+            repeat(state.at),
+            [record.lease_ms for record in records],
+            [record.principal for record in records],
+            [record.peer_id for record in records],
+            [record.request_id for record in records],
         )
-    state.sequence = expected - offset
-    state.deadlines.add_all([(record.sequence_id, record.expires_at) for record in records])
+    )
+    state.active.update(zip(sequence_ids, held, strict=True))
+    state.sequence += len(records)
+    state.deadlines.add_all(sequence_ids, ends)
     for request_id, run in groupby(records, attrgetter("request_id")):
         if request_id is not None:
             remember_lease(state, request_id, *[record.sequence_id for record in run])
 
 
 def _completed(state: QueueState, records: Sequence[Completed]) -> None:
-    pop, ends = state.active.pop, []
+    sequence_ids = [record.sequence_id for record in records]
+    ends: list[int] = []
+    pop, end = state.active.pop, ends.append
     try:
-        for record in records:
-            sequence_id = record.sequence_id
+        for sequence_id, record in zip(sequence_ids, records, strict=True):
             held = pop(sequence_id)
             assert held.fence == record.fence, f"end of fence {record.fence}, held by {held.fence}"
-            ends.append((sequence_id, held.expires_at))
+            end(held.expires_at)
     except BaseException:
         state.sequence += len(ends) + 1
         raise
     state.sequence += len(ends)
-    state.deadlines.remove_all(ends)
-    state.finished.put_all(
-        [record.sequence_id for record in records],
-        [record.lease_id for record in records],
-        state.at,
-        state.rules.finished_entries,
-    )
+    state.deadlines.remove_all(sequence_ids, ends)
+    lease_ids = [record.lease_id for record in records]
+    state.finished.put_all(sequence_ids, lease_ids, state.at, state.rules.finished_entries)
 
 
 # Any: each function takes its own record type; the key is that type.

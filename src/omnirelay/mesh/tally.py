@@ -33,7 +33,8 @@ class Tally:
 
     def note(self, turn: Turn) -> None:
         self.commits += 1
-        self.kinds.update(turn.kinds)
+        for kind, count in turn.kinds.items():  # `update` takes ten times as long for one or two
+            self.kinds[kind] += count
         if Failed in turn.kinds or Expired in turn.kinds:
             for record in turn.records:
                 if isinstance(record, Failed | Expired) and record.disposition == DEAD_LETTERED:

@@ -147,10 +147,11 @@ class Turn:
         and may wait."""
         self.in_hand = call
         outcomes, commands = call.outcomes, call.commands
-        while len(outcomes) < len(commands):
-            if len(commands) - len(outcomes) > 1 and self._play_run(commands, outcomes):
+        count = len(commands)
+        while (at := len(outcomes)) < count:
+            if count - at > 1 and self._play_run(commands, outcomes):
                 continue
-            command = commands[len(outcomes)]
+            command = commands[at]
             if type(command) is Heartbeat and beats:
                 found = tuple(beats[(command.principal, token)] for token in command.tokens)
                 outcomes.append(Beats(found))  # type: ignore[arg-type]
@@ -208,7 +209,7 @@ class Turn:
             return False
         assert isinstance(leases, tuple)
         # No record: a repeat, which gets what is left of its leases, not more.
-        if call.max_items > 1 and len(self.records) > recorded:
+        if call.max_items > 1 and self.state.pending and len(self.records) > recorded:
             leases += self._lease_more(wish, call.max_items - 1, leases[0])
         self.replies.append((call, (Leases(leases),)))
         return True

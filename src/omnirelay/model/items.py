@@ -136,6 +136,24 @@ def check_payload(payload: Payload) -> None:
         _check_closely(payload)
 
 
+def are_good(payloads: Iterable[Payload]) -> bool:
+    """Whether `check_payload` takes every one of them, as it does of nearly all; False: it has to
+    be asked. A text that begins with a visible ASCII character is neither empty nor blank."""
+    return not [
+        0
+        for one in payloads
+        if not "!" <= one.resource_type < "\x7f"
+        or not "!" <= one.resource_id < "\x7f"
+        or len(one.resource_type) > NAME_CHARS_MAX
+        or len(one.resource_id) > NAME_CHARS_MAX
+        or len(one.body) > BODY_BYTES_MAX
+        or len(one.payload_encoding) > NAME_CHARS_MAX
+        or (one.request_id is not None and len(one.request_id) > NAME_CHARS_MAX)
+        or (one.partition_key is not None and len(one.partition_key) > NAME_CHARS_MAX)
+        or one.attributes
+    ]
+
+
 def _check_closely(payload: Payload) -> None:
     for name in ("resource_type", "resource_id"):
         text = getattr(payload, name)

@@ -149,11 +149,14 @@ STREAM_PAUSE_LONGEST_S: Final = 10.0
 """Between two looks of a stream whether what went away is back."""
 EVENTS_FEW_MAX: Final = 50_000
 """Of all journals of a run: so few that interpreting queries takes less time than compiling them.
-With 5,000 a run of all tables took 12 s instead of 15, with 100,000 the same."""
+With 5,000 a run of all tables took 12 s instead of 15, with 100,000 the same. Their tables' rows
+are written by the driver."""
 FOOTER_READERS_MAX: Final = 16
 """Threads that read the footers of files just written."""
 STATISTIC_CHARS_MAX: Final = 64
 """Of a text's least and greatest value in a table's log."""
+FRAMES_KNOWN_MAX: Final = 64
+"""Sets of a table's files that Spark has looked at: a step of all tables asks for about forty."""
 BOUNDS_IN_WORDS_MAX: Final = 64
 """Shards whose new events are named in the query itself; more are joined to a list."""
 

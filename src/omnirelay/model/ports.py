@@ -26,9 +26,8 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
-def stopwatch() -> float:
-    """Seconds since some moment, to a microsecond: for how long something took, never for when."""
-    return time.perf_counter()
+stopwatch: Callable[[], float] = time.perf_counter
+"""Seconds since some moment, to a microsecond: for how long something took, never for when."""
 
 
 def chance() -> float:

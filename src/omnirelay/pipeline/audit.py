@@ -14,6 +14,7 @@ from omnirelay.model.items import to_time
 from omnirelay.model.limits import AUDIT_FINDINGS_MAX
 from omnirelay.model.ports import Clock, Ids, RandomIds, SystemClock
 from omnirelay.pipeline.checks import CHECKS, KEPT, Check, views
+from omnirelay.pipeline.session import is_in_one_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -124,7 +125,8 @@ def _views(session: "SparkSession", events: "DataFrame") -> "Iterator[list[Shard
     for name, value in _SETTINGS.items():
         session.conf.set(name, value)
     try:
-        events.createOrReplaceTempView(EVENTS_VIEW)
+        together = events.coalesce(1) if is_in_one_task(session) else events
+        together.createOrReplaceTempView(EVENTS_VIEW)
         made.append(EVENTS_VIEW)
         for name, sql in views().items():
             frame = session.sql(sql)

@@ -1,5 +1,7 @@
-"""The event schema in Arrow's types, exactly as Spark translates it: what is built with these
-crosses to the JVM without a copy or a cast."""
+"""Columns in Arrow's types, exactly as Spark translates them: events that are built with these
+cross to the JVM without a copy or a cast, and no table needs the JVM to know its own columns."""
+
+from functools import cache
 
 import pyarrow as pa
 
@@ -11,23 +13,32 @@ _PLAIN = {
     "int": pa.int32(),
     "binary": pa.binary(),
     "boolean": pa.bool_(),
+    "double": pa.float64(),
     "timestamp": pa.timestamp("us", "UTC"),
     "map<string, string>": pa.map_(pa.string(), pa.string()),
+    "map<string, bigint>": pa.map_(pa.string(), pa.int64()),
 }
+
+
+@cache
+def arrow_schema(ddl: str) -> pa.Schema:
+    """Of a table's columns as a Dataset names them."""
+    return pa.schema([_field(member, " ") for member in _members(ddl)])
 
 
 def arrow_type(ddl: str) -> pa.DataType:
     """Of a column as schema.py writes it."""
     if ddl in _PLAIN:
         return _PLAIN[ddl]
-    inner = ddl.partition("<")[2][:-1]
-    if ddl.startswith("array<"):
-        return pa.list_(pa.field("element", arrow_type(inner)))
-    return pa.struct([_field(member) for member in _members(inner)])
+    kind, _, inner = ddl.partition("<")
+    if kind == "array":
+        return pa.list_(pa.field("element", arrow_type(inner[:-1])))
+    assert kind == "struct", f"no table of ours has a column of type {ddl}"
+    return pa.struct([_field(member, ": ") for member in _members(inner[:-1])])
 
 
-def _field(member: str) -> pa.Field:
-    name, _, kind = member.partition(": ")
+def _field(member: str, between: str) -> pa.Field:
+    name, _, kind = member.partition(between)
     return pa.field(name, arrow_type(kind))
 
 

@@ -33,17 +33,19 @@ from omnirelay.pipeline.datasets import (
     TableMoved,
     TableTooNew,
 )
+from omnirelay.pipeline.decode_types import arrow_schema
 from omnirelay.pipeline.delta_files import (
     WRITING,
     DataFile,
     Written,
     commit_folder,
     files_of,
-    plain_address,
     unread,
     values_in,
     write_files,
 )
+from omnirelay.pipeline.delta_frames import Frames
+from omnirelay.pipeline.delta_here import write_here
 from omnirelay.pipeline.delta_layout import is_split_otherwise, split_anew
 from omnirelay.pipeline.delta_log import (
     INPUT,
@@ -59,11 +61,10 @@ from omnirelay.pipeline.delta_log import (
     shards_of,
 )
 from omnirelay.pipeline.delta_open import Opened
-from omnirelay.pipeline.delta_rows import all_rows, between, open_or_after, together
+from omnirelay.pipeline.delta_rows import all_rows, between, open_or_after
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 _TIMES = ("max.timestamp", "max.ended_at", "max.until_at", "max.at", "max.found_at")
 _LOG = {
@@ -88,9 +89,9 @@ class DeltaTables:
         self._clock = clock or SystemClock()
         self._storage = storage_options
         self._opened = Opened(storage_options)
+        self._frames = Frames(session)
         self._places: dict[str, str] = {}
         self._known: dict[str, Snapshot] = {}
-        self._structs: dict[str, StructType] = {}
         self._types: tuple[tuple[str, ...], frozenset[str]] = (), frozenset()
         for name, value in WRITING.items():
             session.conf.set(name, value)
@@ -188,20 +189,7 @@ class DeltaTables:
         ]
 
     def frame(self, table: DeltaTable, files: list[DataFile]) -> "DataFrame":
-        from pyspark.sql import functions as f
-        from pyspark.sql.types import StructType
-
-        schema = StructType.fromJson(json.loads(table.schema().to_json()))
-        if not files:
-            return self.session.createDataFrame([], schema)
-        at = plain_address(table.table_uri)
-        # A partition's value is in the log, not in its files.
-        parts: list[DataFrame] = []
-        for state in sorted({file.state for file in files}, key=str):
-            paths = [f"{at}/{file.path}" for file in files if file.state == state]
-            part = self.session.read.schema(schema).parquet(*paths)
-            parts.append(part if state is None else part.withColumn("state", f.lit(state)))
-        return together(parts)
+        return self._frames.of(table, files)
 
     # -- where a table is -----------------------------------------------------------------------
 
@@ -245,7 +233,7 @@ class DeltaTables:
             names = change.files(f"{self.address(dataset)}/{folder}")
             written = files_of(names, table=self.address(dataset), folder=folder)
         else:
-            written = self._written(dataset, all_rows(dataset, change), folder)
+            written = self._written(dataset, all_rows(dataset, change), folder, commit)
         failpoint("pipeline.after_write")
         if commit.vet is not None:
             commit.vet(written.rows)
@@ -276,7 +264,7 @@ class DeltaTables:
         properties = CommitProperties(app_transactions=[Transaction(SCHEMA, dataset.version)])
         created = DeltaTable.create(
             self.address(dataset),
-            Schema.from_json(self.struct(dataset.columns).json()),
+            Schema.from_arrow(arrow_schema(dataset.columns)),
             mode="ignore",
             partition_by=dataset.partition_by,
             name=dataset.name,
@@ -287,30 +275,24 @@ class DeltaTables:
         failpoint("pipeline.after_creation")
         return created
 
-    def struct(self, columns: str) -> "StructType":
-        if columns not in self._structs:
-            self._structs[columns] = self.session.createDataFrame([], columns).schema
-        return self._structs[columns]
-
-    def _written(self, dataset: Dataset, rows: "DataFrame | None", folder: str) -> Written:
+    def _written(
+        self, dataset: Dataset, rows: "DataFrame | None", folder: str, commit: Commit
+    ) -> Written:
         if rows is None:
             return Written((), 0)
-        return write_files(
-            rows.select(*self.struct(dataset.columns).names),
-            table=self.address(dataset),
-            folder=folder,
-            split_by=dataset.partition_by,
-        )
+        at = self.address(dataset)
+        events = sum({**commit.base.positions, **commit.positions}.values())
+        if self._frames.is_in_one_task and events <= limits.EVENTS_FEW_MAX:
+            return write_here(rows, dataset, table=at, folder=folder)
+        chosen = rows.select(*arrow_schema(dataset.columns).names)
+        return write_files(chosen, table=at, folder=folder, split_by=dataset.partition_by)
 
     def _check(self, dataset: Dataset, table: DeltaTable, written: Written) -> dict[str, int]:
-        """Of what was written rather than of what is to be: it costs a glance at a few columns, not
-        the whole computation once more."""
         if not dataset.expectations or not written.adds:
             return {}
-        files = [DataFile(a.path, 0, None, a.partition_values.get("state")) for a in written.adds]
-        rows = self.frame(table, files)
-        broken = [f"count_if(NOT coalesce({e.holds}, false))" for e in dataset.expectations]
-        counts = rows.selectExpr(*broken).collect()[0]
+        counts = written.broken
+        if counts is None:
+            counts = self._counted(dataset, table, written)
         warned: dict[str, int] = {}
         for expectation, count in zip(dataset.expectations, counts, strict=True):
             if count and expectation.severity == "fail":
@@ -318,6 +300,13 @@ class DeltaTables:
             if count:
                 warned[expectation.name] = count
         return warned
+
+    def _counted(self, dataset: Dataset, table: DeltaTable, written: Written) -> tuple[int, ...]:
+        """Of what was written rather than of what is to be: it costs a glance at a few columns, not
+        the whole computation once more."""
+        files = [DataFile(a.path, 0, None, a.partition_values.get("state")) for a in written.adds]
+        broken = [f"count_if(NOT coalesce({e.holds}, false))" for e in dataset.expectations]
+        return tuple(self.frame(table, files).selectExpr(*broken).collect()[0])
 
     def _removed(self, dataset: Dataset, change: Change, table: DeltaTable) -> list[RemoveAction]:
         if dataset.kind == "append" or (change.replace is None and change.rows is None):
@@ -343,12 +332,11 @@ class DeltaTables:
         migrates: bool = False,
     ) -> None:
         """One Delta commit on the version that `table` is at, or TableMoved and nothing."""
-        schema = self.struct(dataset.columns) if migrates else None
         try:
             table.create_write_transaction(
                 actions,
                 "overwrite" if migrates else "append",
-                table.schema() if schema is None else Schema.from_json(schema.json()),
+                Schema.from_arrow(arrow_schema(dataset.columns)) if migrates else table.schema(),
                 dataset.partition_by,
                 commit_properties=properties(dataset, commit, migrates=migrates),
             )
@@ -368,14 +356,14 @@ class DeltaTables:
         for migration in dataset.migrations[found - 1 :]:
             older = replace(older, rows=migration(older))
         folder = commit_folder(table.version() + 1, is_step=False)
-        written = self._written(dataset, older.rows, folder)
         commit = Commit(base=base, positions=base.positions, fence=fence)
+        written = self._written(dataset, older.rows, folder, commit)
         if is_split_otherwise(table, dataset):
             split_anew(
                 table,
                 dataset,
                 properties(dataset, commit, migrates=True),
-                schema=Schema.from_json(self.struct(dataset.columns).json()),
+                schema=Schema.from_arrow(arrow_schema(dataset.columns)),
                 address=self.address(dataset),
                 folder=folder,
             )

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
@@ -38,6 +38,8 @@ _SPLIT_VALUE = re.compile(r"/\w+=(\w+)/")
 class Written:
     adds: tuple[AddAction, ...]
     rows: int
+    broken: tuple[int, ...] | None = None
+    """How many rows do not meet each of the table's expectations; None: nobody looked."""
 
 
 def commit_folder(version: int, *, is_step: bool) -> str:
@@ -115,11 +117,18 @@ def write_files(rows: "DataFrame", *, table: str, folder: str, split_by: str | N
     return _described(system, files, folder, split_by)
 
 
-def files_of(names: list[str], *, table: str, folder: str) -> Written:
+def files_of(
+    names: list[str],
+    *,
+    table: str,
+    folder: str,
+    split_by: str | None = None,
+    broken: tuple[int, ...] | None = None,
+) -> Written:
     """Of files that others wrote into the folder, those that are named."""
     system, path = file_system(table)
     infos = system.get_file_info([f"{path}/{folder}/{name}" for name in names]) if names else []
-    return _described(system, infos, folder, None)
+    return replace(_described(system, infos, folder, split_by), broken=broken)
 
 
 def write_part(batches: "Iterable[pa.RecordBatch]", into: str) -> str | None:

@@ -116,11 +116,18 @@ FEW_ROWS = {
     "spark.sql.adaptive.enabled": "false",
     # Several tables are worked on at a time, so a second task would only be one more to prepare.
     "spark.sql.shuffle.partitions": "1",
+    # What is all in one task is joined there. To send the smaller side to it would be another job.
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.optimizer.disableHints": "true",
+    "spark.sql.join.preferSortMergeJoin": "false",
 }
 MANY_ROWS = {
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
     "spark.sql.adaptive.enabled": "true",
+    "spark.sql.autoBroadcastJoinThreshold": "10m",
+    "spark.sql.optimizer.disableHints": "false",
+    "spark.sql.join.preferSortMergeJoin": "true",
 }
 """The same settings as Spark has them: a session may be told at any time."""
 LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
@@ -128,7 +135,15 @@ LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 a Java has room for a fifth of the code unless told: two runs fill that, and then it interprets."""
 COLLECTOR = "-XX:+UseParallelGC"
 """Java's own choice pauses less, which nobody waits for here (docs/adr/0018)."""
+_ONE_TASK = ("spark.sql.shuffle.partitions", "spark.sql.codegen.factoryMode")
 _NAMES_COLLECTOR = re.compile(r"-XX:\+Use\w*GC\b")
+
+
+def is_in_one_task(session: "SparkSession") -> bool:
+    """A session for few rows: whatever is shuffled ends in one task. If rows begin in one, nothing
+    needs to be shuffled at all. Somebody's own may have one task a shuffle and many rows; it would
+    hardly go without compiled queries too."""
+    return all(session.conf.get(name, None) == FEW_ROWS[name] for name in _ONE_TASK)
 
 
 def size_of(*, new: int, total: int) -> Size:

@@ -41,6 +41,8 @@ class StreamOptions:
     """Up to where the journals are now, then end."""
     interval_s: float = 1.0
     """Between the beginnings of two micro-batches."""
+    rows_max: int | None = None
+    """Of a micro-batch, where Spark does not see to it: there the source's options say it."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.interval_s <= 86_400:
@@ -71,12 +73,18 @@ class Stream:
                 self._follow()
             except FAILURES as error:
                 away = away_of(error)
-                may_wait = not self.options.is_once and has_begun(self.options.checkpoint)
+                may_wait = not self.options.is_once and self._has_begun()
                 if away is None or not may_wait:
                     raise
                 self._wait_for_journals(away.message)
             else:
                 return
+
+    def _has_begun(self) -> bool:
+        """Whether this stream has ever heard from its journals."""
+        system, path = file_system(self.options.checkpoint)
+        offsets = pafs.FileSelector(f"{path}/offsets", allow_not_found=True)
+        return bool(system.get_file_info(offsets))
 
     def _follow(self) -> None:
         """One query."""
@@ -164,9 +172,3 @@ def offsets_of(checkpoint: str, batch: int) -> dict[str, int] | None:
         return None
     found = json.loads(lines[-1])
     return {str(shard): int(sequence) for shard, sequence in found.items()}
-
-
-def has_begun(checkpoint: str) -> bool:
-    """Whether a stream has ever heard from its journals."""
-    system, path = file_system(checkpoint)
-    return bool(system.get_file_info(pafs.FileSelector(f"{path}/offsets", allow_not_found=True)))

@@ -199,6 +199,15 @@ FORWARDED_PROOF = "rpc-forwarded-proof"
 
 def call_headers(meta: RequestMeta) -> dict[str, str]:
     """What an outbound sends along: the names its caller gave, and the trace it belongs to."""
+    if (
+        not meta.headers
+        and meta.caller is None
+        and meta.shard_key is None
+        and meta.routing_key is None
+        and meta.routing_delegate is None
+        and meta.peer_id is None
+    ):
+        return {}  # as nearly all of an SDK's calls
     given = (
         (CALLER, meta.caller),
         (SHARD_KEY, meta.shard_key),

@@ -121,7 +121,9 @@ class Asking:
         while True:
             began = self.clock.monotonic_ms()
             try:
-                return self._read(await self.send(call), response)
+                if not self._is_started or self.is_closed:
+                    await self._make_ready()
+                return self._read(await self.outbound(call), response)
             except Unavailable as error:
                 failure = error
             if not repeats and isinstance(failure, OutcomeUnknown):
@@ -134,17 +136,18 @@ class Asking:
                 call = self._request(verb, renewed())
 
     async def open(self, verb: str, request: Any) -> AsyncGenerator[bytes]:
-        reply = await self.send(self._request(verb, request))
+        call = self._request(verb, request)
+        await self._make_ready()
+        reply = await self.outbound(call)
         assert isinstance(reply, Stream)
         return reply.messages
 
-    async def send(self, call: Request) -> Reply:
+    async def _make_ready(self) -> None:
         if not self._is_started:
             await self.outbound.start()
             self._is_started = True
         if self.is_closed:
             raise Closed("the relay is closed")
-        return await self.outbound(call)
 
     def _request(self, verb: str, request: Any) -> Request:
         codec = self.outbound.codec

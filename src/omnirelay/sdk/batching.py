@@ -56,15 +56,13 @@ class Batcher(Generic[C]):
 
     def call(self, commands: Sequence[C]) -> Awaitable[Sequence[Outcome]]:
         """One outcome each. What does not fit into one message goes in several."""
-        if self._size is None:
-            size = 0
-        elif len(commands) == 1:
-            size = self._size(commands[0])
-        else:
-            size = sum(map(self._size, commands))
+        is_alone = self._alone.may_leave(others_wait=bool(self._waiting))
+        if is_alone and len(commands) == 1:
+            return self._alone.leave(self._send(commands))  # there is nothing to part, or to join
+        size = 0 if self._size is None else sum(map(self._size, commands))
         if not _fits(len(commands), size):
             return self._in_parts(commands)
-        if self._alone.may_leave(others_wait=bool(self._waiting)):
+        if is_alone:
             return self._alone.leave(self._send(commands))
         return self._add(commands, size)
 

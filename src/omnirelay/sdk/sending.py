@@ -1,9 +1,9 @@
 """Commands to a node: each in the words of its verb, and safe to repeat when an answer is lost."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from itertools import count
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -26,6 +26,7 @@ from omnirelay.sdk.batching import Batcher
 
 C = TypeVar("C", wire.EnqueueRequest, Complete)
 Send = Callable[[Sequence[C]], Awaitable[list[Outcome]]]
+Sending = Coroutine[Any, Any, Sequence[Outcome]]
 
 
 class Sender:
@@ -134,22 +135,20 @@ class Sender:
 
     # -- many at a time -----------------------------------------------------------------------
 
-    async def _send_enqueues(self, items: Sequence[wire.EnqueueRequest]) -> Sequence[Outcome]:
-        return await self._all(items, self._ask_enqueues)
+    def _send_enqueues(self, items: Sequence[wire.EnqueueRequest]) -> Sending:
+        return self._send(items, self._ask_enqueues)
 
     async def _ask_enqueues(self, items: Sequence[wire.EnqueueRequest]) -> list[Outcome]:
         if len(items) == 1:
-            found: list[Outcome] = [await self._ask_enqueue(items[0])]
-        else:
-            request = wire.EnqueueBatchRequest(tuple(items))
-            many = await self._asking.ask("enqueueBatch", request, wire.EnqueueBatchResponse)
-            assert many is not None
-            found = words.enqueue_outcomes(many)
+            return [await self._ask_enqueue(items[0])]
+        request = wire.EnqueueBatchRequest(tuple(items))
+        many = await self._asking.ask("enqueueBatch", request, wire.EnqueueBatchResponse)
+        assert many is not None
         return [
             self._as_first(item, outcome)
             if isinstance(outcome, Accepted) and outcome.duplicate
             else outcome
-            for item, outcome in zip(items, found, strict=True)
+            for item, outcome in zip(items, words.enqueue_outcomes(many), strict=True)
         ]
 
     async def _ask_enqueue(self, item: wire.EnqueueRequest) -> Outcome:
@@ -160,7 +159,8 @@ class Sender:
             check_payload(item.payload)  # what is wrong is rather the item than the message
             raise
         assert accepted is not None
-        return words.accepted(accepted)
+        outcome = words.accepted(accepted)
+        return self._as_first(item, outcome) if outcome.duplicate else outcome
 
     def _as_first(self, item: wire.EnqueueRequest, outcome: Accepted) -> Outcome:
         """An item under a request id of ours can only be a duplicate of itself."""
@@ -169,8 +169,12 @@ class Sender:
             return outcome
         return msgspec.structs.replace(outcome, duplicate=False)
 
-    async def _send_completes(self, commands: Sequence[Complete]) -> Sequence[Outcome]:
-        return await self._all(commands, self._ask_completes)
+    def _send_completes(self, commands: Sequence[Complete]) -> Sending:
+        return self._send(commands, self._ask_completes)
+
+    def _send(self, commands: Sequence[C], ask: Send[C]) -> Sending:
+        # A call by itself is asked again by `ask`, where its answer was lost.
+        return (self._each_or_all if len(commands) == 1 else self._all)(commands, ask)
 
     async def _ask_completes(self, commands: Sequence[Complete]) -> list[Outcome]:
         if len(commands) == 1:

@@ -18,6 +18,7 @@ from omnirelay.transports.stream_frames import (
     Hello,
     Ping,
     Pong,
+    ReplyFrame,
     Splitter,
     Welcome,
     pack,
@@ -100,6 +101,9 @@ class CallerConnection(asyncio.Protocol):
     # -- frames -------------------------------------------------------------------------------
 
     def _take(self, frame: FromNode) -> None:
+        if type(frame) is ReplyFrame and (calling := self.calls.get(frame.id)) is not None:
+            calling.take(frame)  # nearly all are: nothing is asked before the welcome
+            return
         match frame:
             case Goodbye():
                 self._part(frame)

@@ -1,7 +1,8 @@
 """The caller's side of the stream transport: one connection, many calls, opened when needed."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from omnirelay.model.errors import (
@@ -84,10 +85,11 @@ class StreamOutbound:
         for connection in list(self._connections):
             await connection.close()
 
-    async def __call__(self, request: Request) -> Reply:
+    def __call__(self, request: Request) -> Coroutine[Any, Any, Reply]:
         expires_ms = request.meta.expires_ms
-        if expires_ms is None:
-            return await self._ask(request)
+        return self._ask(request) if expires_ms is None else self._ask_until(expires_ms, request)
+
+    async def _ask_until(self, expires_ms: int, request: Request) -> Reply:
         left_ms = expires_ms - self._clock.monotonic_ms()
         limit = asyncio.timeout(max(0, left_ms) / 1000)
         try:
