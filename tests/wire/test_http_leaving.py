@@ -88,6 +88,15 @@ async def test_one_connection_too_many_is_refused() -> None:
         assert (await one.ask("POST", "/v1/echo/say", b"{}")).status == 200
 
 
+async def test_who_comes_in_as_the_door_shuts_hears_to_go_elsewhere() -> None:
+    """The loop may have taken a connection in before it closed the door."""
+    async with served() as node:
+        node.inbound._traffic.is_draining = True
+        async with RawHttp(node.url) as late:
+            refused = await late.answer()
+            assert (refused.status, refused.headers["rpc-status"]) == (503, "UNAVAILABLE")
+
+
 async def test_one_call_too_many_is_refused() -> None:
     options = HttpOptions(calls_max=1)
     async with served(options=options) as node, RawHttp(node.url) as one, RawHttp(node.url) as two:

@@ -323,6 +323,15 @@ async def test_calls_that_come_while_it_stops_hear_to_go_elsewhere() -> None:
         assert await raw.ending() == []
 
 
+async def test_who_comes_in_as_the_door_shuts_hears_to_go_elsewhere() -> None:
+    """The loop may have taken a connection in before it closed the door."""
+    async with served() as node:
+        node.inbound.traffic.is_leaving = True
+        async with node.outbound() as late:
+            with pytest.raises(Unavailable, match="stopping"):
+                await ask(late, "say")
+
+
 async def test_it_can_be_started_again() -> None:
     async with served() as node:
         await node.inbound.stop(0)

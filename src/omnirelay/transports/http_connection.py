@@ -14,7 +14,7 @@ from typing import cast
 import httptools
 
 from omnirelay.model import limits
-from omnirelay.model.errors import InvalidArgument, OmniRelayError, Overloaded
+from omnirelay.model.errors import InvalidArgument, OmniRelayError
 from omnirelay.rpc.meta import Certificate
 from omnirelay.transports.half_open import ask_whether_alive
 from omnirelay.transports.http_exchange import Exchange
@@ -79,7 +79,7 @@ class Connection(asyncio.Protocol):
         self._task = self._loop.create_task(self._serve())
         try:
             self._traffic.add(self, self._task)
-        except Overloaded as error:
+        except OmniRelayError as error:
             self._refuse(error)
 
     def connection_lost(self, exc: Exception | None) -> None:

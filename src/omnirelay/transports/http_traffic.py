@@ -4,7 +4,7 @@ import asyncio
 from email.utils import formatdate
 from typing import Protocol
 
-from omnirelay.model.errors import Overloaded
+from omnirelay.model.errors import Closed, Overloaded
 from omnirelay.model.ports import Clock
 from omnirelay.transports.http_options import HttpOptions
 from omnirelay.transports.per_address import PerAddress
@@ -40,14 +40,17 @@ class Traffic:
         self._quiet: asyncio.Future[None] | None = None
 
     def add(self, connection: Member, task: asyncio.Task[None]) -> None:
-        """Raises Overloaded for one too many, which may only be told so."""
+        """Raises Overloaded for one too many, and Closed when the node stops: either may only be
+        told so."""
         # A task is kept here until it is done: its connection may be gone while it still cleans up.
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         self.connections.add(connection)
         self._refused.add(connection)
+        if self.is_draining:
+            raise Closed("the node is stopping")
         taken = len(self.connections) - len(self._refused)
-        if taken >= self.options.connections_max or self.is_draining:
+        if taken >= self.options.connections_max:
             raise Overloaded("too many connections, come back later")
         if self._per_address is not None:
             self._per_address.enter(connection.address)

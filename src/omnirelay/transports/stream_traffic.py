@@ -3,7 +3,7 @@
 import asyncio
 from typing import Protocol
 
-from omnirelay.model.errors import Overloaded
+from omnirelay.model.errors import Closed, Overloaded
 from omnirelay.transports.per_address import PerAddress
 
 CALL_BYTES = 4 << 10
@@ -56,8 +56,11 @@ class Traffic:
             self._idle.set()
 
     def admit(self, member: Member) -> None:
-        """Raises Overloaded for one too many."""
-        if len(self.members) >= self._connections_max or self.is_leaving:
+        """Raises Overloaded for one too many; Closed for one that was accepted just before the door
+        was shut: its caller asks elsewhere, or here again, where "too many" would be an answer."""
+        if self.is_leaving:
+            raise Closed("the node is stopping")
+        if len(self.members) >= self._connections_max:
             raise Overloaded("this node takes no more connections")
         if self._per_address is not None:
             self._per_address.enter(member.address)
