@@ -53,7 +53,9 @@ class _Script:
         self.tokens: list[Token] = []
 
     def enqueues(self) -> list[Command]:
-        found = [self._enqueue() for _ in range(self.dice.randint(1, 12))]
+        # Half of them are what nearly all are in life: these are decided by columns.
+        make = self.dice.choice((self._enqueue, self._plain))
+        found = [make() for _ in range(self.dice.randint(1, 12))]
         if self.dice.random() < 0.4:
             # As clients number them: mostly all new, now and then some of them again.
             first = self.dice.randint(0, 40)
@@ -64,6 +66,13 @@ class _Script:
                 for index, one in enumerate(found)
             ]
         return list(found)
+
+    def _plain(self) -> Enqueue:
+        dice = self.dice
+        name = " " if dice.random() < 0.01 else f"r{dice.randint(0, 30)}"
+        key = dice.choice((None, "p", "q"))
+        kind = "file" if dice.random() < 0.1 else "table"
+        return Enqueue(payload=Payload(kind, name, partition_key=key, body=b"x"))
 
     def _enqueue(self) -> Enqueue:
         dice = self.dice
@@ -253,7 +262,11 @@ def test_a_batch_is_decided_in_runs_and_not_one_by_one(monkeypatch: pytest.Monke
         sizes.append(len(records))
         evolve_run(state, records, at)  # type: ignore[arg-type]
 
+    def by_itself(*_: object) -> None:
+        raise AssertionError("an item that says nothing special was looked at by itself")
+
     monkeypatch.setattr(runs, "evolve_run", counted)
+    monkeypatch.setattr(runs, "enqueued", by_itself)
     queue = FoldedQueue("A")
     turn = Turn(queue.state, queue.options, _Numbers(), 1)
     turn.handle(Call([Enqueue(payload=Payload("t", str(n))) for n in range(50)]), {})

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from omnirelay.cli.ending import EXIT_FAILED, EXIT_USAGE, exit_code
 from omnirelay.cli.pipeline import app
+from omnirelay.model import limits
 from omnirelay.model.errors import OmniRelayError, Unavailable
 from omnirelay.pipeline.hold import HoldLost
 from omnirelay.pipeline.offsets import admitted
@@ -27,16 +28,20 @@ class Site:
         self.at = at
         self.runs: list[int] = []
         self.is_away = False
+        self.silent: dict[str, int] = {}
+        """Shards of which nothing is to be read, and how far they are."""
         self.hold_is_lost = False
+        self.asked = 0
         self.after_run: Callable[[], None] = lambda: None
 
     def look(self) -> dict[str, int]:
         if self.is_away:
             raise Unavailable("the node is away")
-        return {"a": self.heads}
+        return {"a": self.heads, **self.silent}
 
     def new(self, after: dict[str, int], rows: int | None = None) -> tuple[Any, dict[str, int]]:
-        end = admitted(after, self.look(), rows)
+        heads = {shard: last for shard, last in self.look().items() if shard not in self.silent}
+        end = admitted(after, heads, rows)
         return after, {shard: last for shard, last in end.items() if last > after.get(shard, 0)}
 
     def take(self, rows: int | None) -> None:
@@ -57,11 +62,18 @@ class Site:
         if self.hold_is_lost:
             raise HoldLost("the tables", "another pipeline works here")
 
+    @property
+    def version(self) -> str:
+        """What a server of Spark Connect is asked."""
+        self.asked += 1
+        return "4"
+
     def stream(self, rows_max: int | None = None, *, is_once: bool = False) -> PolledStream:
         pipeline = SimpleNamespace(
             tables=SimpleNamespace(snapshot=lambda _: SimpleNamespace(positions=self.positions)),
             intake=SimpleNamespace(journals=SimpleNamespace(heads=self.look, new=self.new)),
             hold=self,
+            session=self,
             run=self.run,
         )
         self.said: list[str] = []
@@ -134,8 +146,62 @@ def test_a_node_that_goes_away_is_waited_for(monkeypatch: pytest.MonkeyPatch) ->
     ]
 
 
-def test_one_that_never_answered_ends_it() -> None:
+def test_without_a_limit_a_run_takes_as_much_as_a_micro_batch_of_spark() -> None:
+    site = Site(heads=1_500_000)
+    site.stream(is_once=True).run()
+    assert site.runs == [1_000_000, 500_000]
+
+
+def test_once_does_not_wait_for_a_shard_that_has_nothing_to_read() -> None:
+    """As one has whose events all lie before the moment that was asked for."""
+    site = Site(heads=10)
+    site.silent = {"b": 7}
+    site.after_run = lambda: setattr(site, "heads", site.heads + 10)
+    site.stream(10, is_once=True).run()
+    assert site.runs == [10]
+
+
+def test_looks_that_find_nothing_have_a_pause_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site(heads=3)
+    following = site.stream()
+    pauses: list[float] = []
+
+    def wait(pause_s: float) -> bool:
+        pauses.append(pause_s)
+        if len(pauses) == 3:
+            following.stop()
+        return False
+
+    monkeypatch.setattr(following._stopping, "wait", wait)
+    following.run()
+    assert pauses == [limits.STREAM_IDLE_PAUSE_S] * 3
+
+
+def test_a_server_hears_from_a_stream_that_has_nothing_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else it would forget the session."""
+    monkeypatch.setattr("omnirelay.model.limits.CONNECT_SILENCE_S", 0.0)
+    site = Site(heads=3)
+    following = site.stream()
+    looks = 0
+
+    def look() -> dict[str, int]:
+        nonlocal looks
+        looks += 1
+        if looks == 6:
+            following.stop()
+        return {"a": site.heads}
+
+    site.look = look  # type: ignore[method-assign]
+    following.run()
+    assert site.runs == [3]
+    assert site.asked >= 3
+
+
+@pytest.mark.parametrize("at", [0, 3])
+def test_one_that_never_answered_ends_it_whatever_the_tables_have(at: int) -> None:
+    site = Site(heads=3, at=at)
     site.is_away = True
     with pytest.raises(Unavailable, match="the node is away"):
         site.stream().run()

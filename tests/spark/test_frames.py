@@ -7,8 +7,9 @@ import pytest
 from deltalake import Schema
 
 from omnirelay.model import limits
+from omnirelay.model.errors import OmniRelayError
 from omnirelay.pipeline.audit_report import FINDINGS, RUNS
-from omnirelay.pipeline.datasets import Change, Commit, Dataset, Snapshot
+from omnirelay.pipeline.datasets import QUARANTINED, Change, Commit, Dataset, Snapshot
 from omnirelay.pipeline.decode_types import arrow_schema
 from omnirelay.pipeline.delta import DeltaTables
 from omnirelay.pipeline.session import FEW_ROWS
@@ -80,8 +81,23 @@ def test_a_row_that_belongs_into_no_folder_is_not_left_out_in_silence(
     spark: "SparkSession", tables: DeltaTables
 ) -> None:
     homeless = spark.createDataFrame([("a", 1, 1, None, None)], LIVES.columns)
-    with pytest.raises(AssertionError, match="a row without state"):
+    with pytest.raises(OmniRelayError, match="without state belongs into no folder"):
         tables.commit(LIVES, Change(rows=homeless), Commit(Snapshot(), {"a": 1}))
+
+
+def test_rows_with_bodies_do_not_come_to_the_driver(
+    spark: "SparkSession", tables: DeltaTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However few they are, they may be many bytes."""
+
+    def write_here(*_: object, **__: object) -> None:
+        raise AssertionError("the driver was to write them")
+
+    monkeypatch.setattr("omnirelay.pipeline.delta.write_here", write_here)
+    rows = spark.createDataFrame([("a", 1, "here", "why", b"body", None)], QUARANTINED.columns)
+    assert tables.commit(QUARANTINED, Change(append=rows), Commit(Snapshot(), {"a": 1})).rows == 1
+    with pytest.raises(AssertionError, match="the driver was to"):
+        count(tables, 2)
 
 
 @pytest.mark.parametrize("dataset", [*TABLES, RUNS, FINDINGS], ids=lambda dataset: dataset.name)

@@ -147,10 +147,15 @@ NODE_RETRY_S: Final = 5.0
 STREAM_PAUSE_FIRST_S: Final = 0.5
 STREAM_PAUSE_LONGEST_S: Final = 10.0
 """Between two looks of a stream whether what went away is back."""
+STREAM_IDLE_PAUSE_S: Final = 0.1
+"""At least this between two looks that find nothing new, however short an interval is asked for."""
+CONNECT_SILENCE_S: Final = 300.0
+"""How long a Spark Connect server hears nothing from a stream with nothing to do. Unless told
+otherwise it forgets a session after an hour."""
 EVENTS_FEW_MAX: Final = 50_000
 """Of all journals of a run: so few that interpreting queries takes less time than compiling them.
-With 5,000 a run of all tables took 12 s instead of 15, with 100,000 the same. Their tables' rows
-are written by the driver."""
+With 5,000 a run of all tables took 12 s instead of 15, with 100,000 the same. The rows of their
+tables are written by the driver, but for those with bodies."""
 FOOTER_READERS_MAX: Final = 16
 """Threads that read the footers of files just written."""
 STATISTIC_CHARS_MAX: Final = 64

@@ -5,6 +5,7 @@ from functools import cache
 
 import pyarrow as pa
 
+from omnirelay.model.errors import InvalidOption
 from omnirelay.pipeline.schema import EVENT
 
 _PLAIN = {
@@ -14,6 +15,8 @@ _PLAIN = {
     "binary": pa.binary(),
     "boolean": pa.bool_(),
     "double": pa.float64(),
+    "float": pa.float32(),
+    "date": pa.date32(),
     "timestamp": pa.timestamp("us", "UTC"),
     "map<string, string>": pa.map_(pa.string(), pa.string()),
     "map<string, bigint>": pa.map_(pa.string(), pa.int64()),
@@ -33,7 +36,9 @@ def arrow_type(ddl: str) -> pa.DataType:
     kind, _, inner = ddl.partition("<")
     if kind == "array":
         return pa.list_(pa.field("element", arrow_type(inner[:-1])))
-    assert kind == "struct", f"no table of ours has a column of type {ddl}"
+    if kind != "struct":
+        known = ", ".join(_PLAIN)
+        raise InvalidOption(f"no column can be of type {ddl!r}: use {known}, array<…> or struct<…>")
     return pa.struct([_field(member, ": ") for member in _members(inner[:-1])])
 
 

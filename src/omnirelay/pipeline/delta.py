@@ -282,7 +282,8 @@ class DeltaTables:
             return Written((), 0)
         at = self.address(dataset)
         events = sum({**commit.base.positions, **commit.positions}.values())
-        if self._frames.is_in_one_task and events <= limits.EVENTS_FEW_MAX:
+        is_little = events <= limits.EVENTS_FEW_MAX and not dataset.has_bodies
+        if self._frames.is_in_one_task and is_little:
             return write_here(rows, dataset, table=at, folder=folder)
         chosen = rows.select(*arrow_schema(dataset.columns).names)
         return write_files(chosen, table=at, folder=folder, split_by=dataset.partition_by)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnirelay.model.errors import OmniRelayError
 from omnirelay.pipeline.decode_types import arrow_schema
 from omnirelay.pipeline.delta_files import Written, files_of, write_part
 
@@ -43,7 +44,8 @@ def _written(rows: pa.Table, into: str, split_by: str | None) -> list[str]:
         return [] if name is None else [name]
     names = []
     for value in pc.unique(rows[split_by]).to_pylist():
-        assert value is not None, f"a row without {split_by} belongs into no folder"
+        if value is None:
+            raise OmniRelayError(f"a row of {into} without {split_by} belongs into no folder")
         part = rows.filter(pc.equal(rows[split_by], value)).drop_columns([split_by])
         names.append(
             f"{split_by}={value}/{write_part(part.to_batches(), f'{into}/{split_by}={value}')}"

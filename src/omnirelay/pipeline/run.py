@@ -6,6 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
+import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 CONSUMER = "pipeline"
 """What a pipeline calls itself where a journal keeps its readers' positions."""
-FAILURES = (OmniRelayError, PySparkException, Py4JError, DeltaError, OSError)
+FAILURES = (OmniRelayError, PySparkException, Py4JError, DeltaError, pa.ArrowException, OSError)
 """What may stop one table without stopping the others."""
 OVER = (HoldLost, TableFenced)
 """What ends the run: another pipeline works here now."""

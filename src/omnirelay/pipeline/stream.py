@@ -86,13 +86,17 @@ class Stream:
         offsets = pafs.FileSelector(f"{path}/offsets", allow_not_found=True)
         return bool(system.get_file_info(offsets))
 
+    def _check(self) -> None:
+        """Now and then, also while nothing happens. Raises HoldLost."""
+        self.pipeline.hold.check()
+
     def _follow(self) -> None:
         """One query."""
         self._failure, self._is_ending = None, False
         query = self._start()
         try:
             while not self._stopping.is_set() and not query.awaitTermination(POLL_S):
-                self.pipeline.hold.check()
+                self._check()
         except FAILURES as error:
             raise (self._failure or error) from None
         finally:
@@ -105,7 +109,7 @@ class Stream:
         self.say(f"waiting for the journals: {why}")
         pause_s = limits.STREAM_PAUSE_FIRST_S
         while not self._stopping.wait(pause_s):
-            self.pipeline.hold.check()
+            self._check()
             try:
                 self.pipeline.intake.journals.heads()
             except Unavailable as error:
