@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from bench import engine_stores
 from bench.report import Row
-from bench.wire_peers import measure
+from bench.wire_peers import WIDE, measure
 
 SECONDS = 3.0
 LIMIT_S = 600
@@ -26,20 +26,33 @@ def rows(rounds: int) -> list[Row]:
 
 
 def _cycles(rounds: int) -> Iterator[Row]:
-    """Enqueue, lease and completion: batches of 100, several under way at a time, and one item a
-    call by 32 callers."""
+    """Enqueue, lease and completion: batches of 100, beside the peer with as many under way and
+    beside the peer with as many as suit it best, and one item a call by 32 callers."""
     for journal, floor in (("nats3", 5.0), ("postgres", 2.0)):
         metric = f"cycles_per_s_on_{journal}"
-        for ours, theirs, name in (
-            ("cycles", "batched", metric),
-            ("singles", "concurrent32", f"{metric}_one_a_call"),
+        for ours, beside in (
+            ("cycles", {WIDE: f"{metric}_as_many_batches", "batched": metric}),
+            ("singles", {"concurrent32": f"{metric}_one_a_call"}),
         ):
-            pairs = [(_job(ours, journal)["figure"], _peer(theirs, journal)) for _ in range(rounds)]
-            known = [figure for _, figure in pairs if figure is not None]
-            if known:
-                own = statistics.median(figure for figure, _ in pairs)
-                beside = statistics.median(known)
-                yield Row("engines", name, own, beside, f"{journal} {theirs}", floor)
+            yield from _pairs(rounds, journal, ours, beside=beside, floor=floor)
+
+
+def _pairs(
+    rounds: int, journal: str, ours: str, *, beside: dict[str, str], floor: float
+) -> Iterator[Row]:
+    """`beside`: jobs of the peer, and the metrics that they are the measure of."""
+    own: list[float] = []
+    theirs: dict[str, list[float]] = {job: [] for job in beside}
+    for _ in range(rounds):
+        own.append(_job(ours, journal)["figure"])
+        for job, found in theirs.items():
+            figure = _peer(job, journal)
+            if figure is not None:
+                found.append(figure)
+    for job, found in theirs.items():
+        if found:
+            reference, name = statistics.median(found), f"{journal} {job}"
+            yield Row("engines", beside[job], statistics.median(own), reference, name, floor)
 
 
 def _peer(job: str, journal: str) -> float | None:

@@ -24,6 +24,8 @@ ORIENTATION = ("celery", "arq")
 ENGINES = ("nats3",)
 PEERS = (*COMPARED, *ORIENTATION, *ENGINES)
 RATED = ("sequential", "concurrent32", "batched")
+# As the engines' bench asks it of its peers, beside what suits them best.
+WIDE = "batched64"
 JOBS = (*RATED, "wakeup")
 
 # Fetching a server, starting it and draining what was produced come on top of the job's seconds.

@@ -8,7 +8,7 @@ import signal
 import sys
 from types import FrameType
 
-from bench.wire_peers import JOBS, PEERS, Measured, medians, table
+from bench.wire_peers import JOBS, PEERS, WIDE, Measured, medians, table
 from bench.wire_peers.servers import CannotStart, disk_folder, sync_us
 
 MODULES = {
@@ -43,7 +43,7 @@ def leave(_signal: int, _frame: FrameType | None) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench.wire_peers", description=__doc__)
     parser.add_argument("--peer", choices=PEERS, help="all of them if left out")
-    parser.add_argument("--job", choices=JOBS, help="needed with --json")
+    parser.add_argument("--job", choices=(*JOBS, WIDE), help="needed with --json")
     parser.add_argument("--seconds", type=float, default=3.0, help="how long each job produces")
     parser.add_argument("--rounds", type=int, default=3, help="rounds whose median counts")
     parser.add_argument("--json", action="store_true", help="one measurement, here, one line")

@@ -15,6 +15,7 @@ BODY = b"x" * 200
 CALLERS = 32
 BATCH = 100
 LANES = 4  # batches under way at a time; more did not help any peer on two cores
+WIDE_LANES = 64  # as many as our nodes over engines are given
 SAMPLES = 300
 # Long enough that a consumer which was told to wait does wait at its server.
 SETTLE_S = 0.003
@@ -87,6 +88,15 @@ async def concurrent32(connect: Connect, seconds: float) -> Outcome:
 
 async def batched(connect: Connect, seconds: float) -> Outcome:
     """The peer's own way to move a hundred items, several hundreds at a time."""
+    return await _in_lanes(connect, seconds, LANES)
+
+
+async def batched64(connect: Connect, seconds: float) -> Outcome:
+    """The same with as many batches under way as ours."""
+    return await _in_lanes(connect, seconds, WIDE_LANES)
+
+
+async def _in_lanes(connect: Connect, seconds: float, lanes: int) -> Outcome:
     bodies = [BODY] * BATCH
 
     async def caller(link: Link, end: float) -> int:
@@ -100,7 +110,7 @@ async def batched(connect: Connect, seconds: float) -> Outcome:
             done += BATCH - left
         return done
 
-    return await _together(connect, seconds, callers=LANES, caller=caller)
+    return await _together(connect, seconds, callers=lanes, caller=caller)
 
 
 async def _together(
@@ -150,6 +160,7 @@ JOBS = {
     "sequential": sequential,
     "concurrent32": concurrent32,
     "batched": batched,
+    "batched64": batched64,
     "wakeup": wakeup,
 }
 

@@ -31,10 +31,14 @@ class Site:
         self.silent: dict[str, int] = {}
         """Shards of which nothing is to be read, and how far they are."""
         self.hold_is_lost = False
-        self.asked = 0
+        self.asked = self.looks = 0
+        self.at_look: dict[int, Callable[[], None]] = {}
+        """What happens when the journals are looked at for the n-th time."""
         self.after_run: Callable[[], None] = lambda: None
 
     def look(self) -> dict[str, int]:
+        self.looks += 1
+        self.at_look.get(self.looks, lambda: None)()
         if self.is_away:
             raise Unavailable("the node is away")
         return {"a": self.heads, **self.silent}
@@ -110,18 +114,7 @@ def test_once_with_nothing_new_still_brings_up_what_a_crash_left_behind() -> Non
 def test_it_runs_when_there_is_something_new_until_it_is_stopped() -> None:
     site = Site(heads=3)
     following = site.stream()
-    looks = 0
-
-    def look() -> dict[str, int]:
-        nonlocal looks
-        looks += 1
-        if looks == 5:
-            site.heads = 7
-        if looks == 9:
-            following.stop()
-        return {"a": site.heads}
-
-    site.look = look  # type: ignore[method-assign]
+    site.at_look = {5: lambda: setattr(site, "heads", 7), 9: following.stop}
     following.run()
     assert site.runs == [3, 4], "a look that finds nothing is no run"
 
@@ -184,16 +177,7 @@ def test_a_server_hears_from_a_stream_that_has_nothing_to_do(
     monkeypatch.setattr("omnirelay.model.limits.CONNECT_SILENCE_S", 0.0)
     site = Site(heads=3)
     following = site.stream()
-    looks = 0
-
-    def look() -> dict[str, int]:
-        nonlocal looks
-        looks += 1
-        if looks == 6:
-            following.stop()
-        return {"a": site.heads}
-
-    site.look = look  # type: ignore[method-assign]
+    site.at_look = {6: following.stop}
     following.run()
     assert site.runs == [3]
     assert site.asked >= 3
