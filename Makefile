@@ -66,7 +66,7 @@ bench: setup ## measure ours beside its limits and its peers; writes bench/resul
 	@touch $@
 
 bench-peers: setup .venv-peers/.ready ## the wire beside Redis, PostgreSQL, NATS, beanstalkd and others (fetches them)
-	$(BIN)/python -m bench wire
+	$(BIN)/python -m bench wire bare
 
 bench-engines: setup .venv-peers/.ready ## journals on engines beside their own queues and clients, failover
 	$(BIN)/python -m bench engines --rounds 3

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from bench import core, embedded, engines, pipeline, restart, wire
+from bench import bare, core, embedded, engines, pipeline, restart, wire
 from bench.report import publish
 
 BENCHES = {
@@ -11,6 +11,7 @@ BENCHES = {
     "embedded": embedded.rows,
     "restart": restart.rows,
     "wire": wire.rows,
+    "bare": bare.rows,
     "engines": engines.rows,
     "pipeline": pipeline.rows,
 }

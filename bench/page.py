@@ -14,6 +14,7 @@ TITLES = {
     "embedded": ("Embedded, every answer synced", "make bench"),
     "restart": ("Restart", "make bench"),
     "wire": ("A node and its peers, one server and one client process", "make bench-peers"),
+    "bare": ("What a bare node reaches beside the same peers", "make bench-peers"),
     "engines": ("Journals on engines, and nodes that take over", "make bench-engines"),
     "pipeline": ("The pipeline", "make bench-pipeline"),
 }
