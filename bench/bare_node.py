@@ -1,8 +1,10 @@
 """The least that a node could be: our frames, our structs, one synced commit a turn, no decisions.
 
 It believes everybody, looks nothing up, lets no lease end and cannot start again; what it keeps is
-the same records under the same JSON, without a checksum. What it reaches is what CPython, msgspec,
-uvloop and SQLite leave for all the rest. `python -m bench.bare_node SOCKET FILE`.
+the same records under the same JSON, without a checksum. What it does not use is
+what CPython, msgspec, uvloop and SQLite leave for all the rest.
+
+`python -m bench.bare_node SOCKET FILE`.
 """
 
 import asyncio

@@ -19,7 +19,7 @@ from pathlib import Path
 import uvloop
 
 import omnirelay
-from bench.wire_jobs import BODY, batches
+from bench.wire_jobs import BODY, batches, wait_for
 from bench.wire_jobs import cycles as one_by_one
 from bench.wire_peers.jobs import CALLERS
 from omnirelay import OmniRelayError
@@ -74,11 +74,7 @@ class Mesh:
         for url in self.urls:
             command += ["--peer", url]
         process = self._running[number] = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        until = time.monotonic() + START_S
-        while not ready.exists():
-            if process.poll() is not None or time.monotonic() > until:
-                raise RuntimeError(f"node {number} did not start: exit {process.poll()}")
-            time.sleep(0.02)
+        wait_for(ready, process, START_S)
 
     def kill(self, number: int) -> None:
         process = self._running.pop(number)

@@ -34,13 +34,24 @@ def node(folder: Path) -> Iterator[dict[str, str]]:
     free = ["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--stream", f"unix:{folder}/socket"]
     command = [sys.executable, "-m", "omnirelay.cli", "serve", "--data", str(folder), *free]
     process = subprocess.Popen([*command, "--ready-file", str(ready)], stdout=subprocess.DEVNULL)
-    try:
-        until = time.monotonic() + START_S
-        while not ready.exists():
-            if process.poll() is not None or time.monotonic() > until:
-                raise RuntimeError(f"the node did not start: exit {process.poll()}")
-            time.sleep(0.02)
+    with stopped_after(process):
+        wait_for(ready, process)
         yield json.loads(ready.read_text())
+
+
+def wait_for(file: Path, process: "subprocess.Popen[bytes]", seconds: float = START_S) -> None:
+    """Until the process has made it."""
+    until = time.monotonic() + seconds
+    while not file.exists():
+        if process.poll() is not None or time.monotonic() > until:
+            raise RuntimeError(f"{process.args!r} did not start: exit {process.poll()}")
+        time.sleep(0.02)
+
+
+@contextmanager
+def stopped_after(process: "subprocess.Popen[bytes]") -> Iterator[None]:
+    try:
+        yield
     finally:
         process.terminate()
         process.wait(START_S)

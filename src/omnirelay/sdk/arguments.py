@@ -94,9 +94,7 @@ def new_item(
             delay_ms=milliseconds("delay", delay) if delay else 0,
             priority=priority,
             max_attempts=max_attempts,
-            lease_duration_ms=(
-                None if lease_duration is None else milliseconds("lease_duration", lease_duration)
-            ),
+            lease_duration_ms=optional_milliseconds("lease_duration", lease_duration),
             peer_id=peer_id,
         )
     )
@@ -110,10 +108,9 @@ def checked_item(command: Enqueue) -> Enqueue:
 
 
 def _is_plain(command: Enqueue) -> bool:
-    priority = command.priority
     return (
         _is_plain_payload(command.payload)
-        and ((type(priority) is int and not priority) or _is_small(priority))
+        and _is_small(command.priority)
         and (command.max_attempts is None or _is_small(command.max_attempts))
     )
 

@@ -57,10 +57,8 @@ class Batcher(Generic[C]):
     def call(self, commands: Sequence[C]) -> Awaitable[Sequence[Outcome]]:
         """One outcome each. What does not fit into one message goes in several."""
         is_alone = self._alone.may_leave(others_wait=bool(self._waiting))
-        if len(commands) == 1:
-            if is_alone:
-                return self._alone.leave(self._send(commands))  # nothing to part, or to join
-            return self._add(commands, 0 if self._size is None else self._size(commands[0]))
+        if is_alone and len(commands) == 1:
+            return self._alone.leave(self._send(commands))  # there is nothing to part, or to join
         size = 0 if self._size is None else sum(map(self._size, commands))
         if not _fits(len(commands), size):
             return self._in_parts(commands)

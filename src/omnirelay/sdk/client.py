@@ -43,6 +43,7 @@ from omnirelay.sdk.arguments import (
     milliseconds,
     named,
     new_item,
+    optional_milliseconds,
     proved,
     type_names,
 )
@@ -168,8 +169,8 @@ class Relay:
         wish = Wish(
             max_items=max_items,
             wait_ms=milliseconds("wait", wait) if wait else 0,
-            resource_types=None if types is None else type_names(types),
-            lease_duration_ms=None if duration is None else milliseconds("duration", duration),
+            resource_types=type_names(types),
+            lease_duration_ms=optional_milliseconds("duration", duration),
             request_id=request_id,
             peer_id=self.peer_id if peer_id is None else named("peer_id", peer_id),
         )

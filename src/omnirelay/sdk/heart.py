@@ -49,16 +49,14 @@ class Heart:
         self._link = link
         self._clock = clock
         self._ticks: dict[int, dict[int, Beating]] = {}
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
-        """Entered by its lock, which costs each lease less."""
+        self._changed = threading.Condition()
         self._sleeps_until: int | None = None
         self._thread: threading.Thread | None = None
         self._stopping = False
 
     def add(self, leases: Iterable[Beating]) -> None:
         """Keep these alive from now on."""
-        with self._lock:
+        with self._changed:
             if self._stopping:
                 _give_up(leases)
                 return
@@ -87,7 +85,7 @@ class Heart:
             bucket.pop(id(lease), None)
 
     def stop(self) -> None:
-        with self._lock:
+        with self._changed:
             self._stopping = True
             self._changed.notify()
         if self._thread is not None:
@@ -109,7 +107,7 @@ class Heart:
                 self._beat(renewing[start : start + limits.BATCH_MAX])
 
     def _take_due(self) -> list[Beating] | None:
-        with self._lock:
+        with self._changed:
             while not self._stopping:
                 now = self._clock.monotonic_ms()
                 for tick in [tick for tick in self._ticks if tick * TICK_MS <= now]:
@@ -152,7 +150,7 @@ class Heart:
     def _again_soon(self, lease: Beating) -> None:
         at = self._clock.monotonic_ms() + min(250, lease.heartbeat_ms)
         at = min(at, lease.renewed_at_ms + lease.lease_ms)
-        with self._lock:
+        with self._changed:
             self._put(lease, at)
 
 

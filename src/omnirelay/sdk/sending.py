@@ -53,13 +53,6 @@ class Sender:
         return f"{self._prefix}lease.{next(self._leases)}"
 
     def call(self, commands: Sequence[Command]) -> Awaitable[Sequence[Outcome]]:
-        if len(commands) == 1:  # as of every caller who asks for one thing at a time
-            (command,) = commands
-            if type(command) is Enqueue:
-                return self._enqueues.call((self._named(command),))
-            if type(command) is Complete:
-                return self._completes.call((command,))
-            return self._apart(commands)
         kinds = {type(command) for command in commands}
         if kinds == _ENQUEUES:
             return self._enqueues.call([self._named(one) for one in commands])  # type: ignore[arg-type]
@@ -236,13 +229,8 @@ def _is_about_the_command(error: OmniRelayError) -> bool:
 
 
 def _size(item: wire.EnqueueRequest) -> int:
-    payload = item.payload
-    assert payload is not None
-    if payload.attributes or payload.partition_key:
-        return wire_size(payload)
-    chars = len(payload.resource_type) + len(payload.resource_id) + len(payload.payload_encoding)
-    chars += len(payload.request_id or "")
-    return len(payload.body) * 4 // 3 + chars * 4 + 256  # `wire_size`, spelled out
+    assert item.payload is not None
+    return wire_size(item.payload)
 
 
 _ENQUEUES, _COMPLETES = {Enqueue}, {Complete}
